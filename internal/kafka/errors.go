@@ -1,0 +1,88 @@
+package kafka
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+)
+
+// Errno is an error code of the Kafka protocol. As an error it is a domain error that travels unchanged to the
+// client: wrap it with what was being done, and CodeOf finds it again at the edge.
+type Errno int16
+
+// The codes that firn answers, under the protocol's names.
+const (
+	None                        Errno = 0
+	UnknownServerError          Errno = -1
+	OffsetOutOfRange            Errno = 1
+	CorruptMessage              Errno = 2
+	UnknownTopicOrPartition     Errno = 3
+	LeaderNotAvailable          Errno = 5
+	NotLeaderOrFollower         Errno = 6
+	RequestTimedOut             Errno = 7
+	MessageTooLarge             Errno = 10
+	InvalidTopic                Errno = 17
+	RecordListTooLarge          Errno = 18
+	NotEnoughReplicas           Errno = 19
+	NotEnoughReplicasAppended   Errno = 20
+	InvalidRequiredAcks         Errno = 21
+	InvalidTimestamp            Errno = 32
+	UnsupportedVersion          Errno = 35
+	TopicAlreadyExists          Errno = 36
+	InvalidPartitions           Errno = 37
+	InvalidReplicationFactor    Errno = 38
+	InvalidReplicaAssignment    Errno = 39
+	InvalidConfig               Errno = 40
+	NotController               Errno = 41
+	InvalidRequest              Errno = 42
+	UnsupportedForMessageFormat Errno = 43
+	PolicyViolation             Errno = 44
+	OutOfOrderSequenceNumber    Errno = 45
+	DuplicateSequenceNumber     Errno = 46
+	InvalidProducerEpoch        Errno = 47
+	InvalidTxnState             Errno = 48
+	InvalidProducerIDMapping    Errno = 49
+	OperationNotAttempted       Errno = 55
+	KafkaStorageError           Errno = 56
+	UnknownProducerID           Errno = 59
+	FetchSessionIDNotFound      Errno = 70
+	InvalidFetchSessionEpoch    Errno = 71
+	FencedLeaderEpoch           Errno = 74
+	UnknownLeaderEpoch          Errno = 75
+	UnsupportedCompressionType  Errno = 76
+	OffsetNotAvailable          Errno = 78
+	InvalidRecord               Errno = 87
+	UnstableOffsetCommit        Errno = 88
+	ThrottlingQuotaExceeded     Errno = 89
+	ProducerFenced              Errno = 90
+	UnknownTopicID              Errno = 100
+	InconsistentTopicID         Errno = 103
+	MismatchedEndpointType      Errno = 114
+)
+
+// Error prints the protocol's name of the code and what it means.
+func (e Errno) Error() string {
+	if known := kerr.TypedErrorForCode(int16(e)); known != nil {
+		return fmt.Sprintf("%s: %s", known.Message, known.Description)
+	}
+	return fmt.Sprintf("Kafka error code %d", int16(e))
+}
+
+// Retriable tells whether a client that gets the code may send the same request again.
+func (e Errno) Retriable() bool {
+	known := kerr.TypedErrorForCode(int16(e))
+	return known != nil && known.Retriable
+}
+
+// CodeOf finds the code an error carries. No error is None; an error without a code is UnknownServerError.
+func CodeOf(err error) Errno {
+	if err == nil {
+		return None
+	}
+	var code Errno
+	if errors.As(err, &code) {
+		return code
+	}
+	return UnknownServerError
+}
