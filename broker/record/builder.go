@@ -1,0 +1,117 @@
+package record
+
+import (
+	"encoding/binary"
+
+	"github.com/firnlog/firn/internal/kafka"
+)
+
+// Header is one header of a record. Several may have the same key.
+type Header struct {
+	Key   string
+	Value []byte // nil is null
+}
+
+// BuilderOptions are the header fields of the batch to build. NewBuilderOptions gives those of a plain producer.
+type BuilderOptions struct {
+	BaseOffset    int64
+	LeaderEpoch   kafka.LeaderEpoch
+	TimestampType TimestampType
+	ProducerID    int64
+	ProducerEpoch int16
+	BaseSequence  int32
+	Transactional bool
+	Control       bool
+}
+
+// PlainProducer are the options of a batch of a producer that is not idempotent, without a codec.
+func PlainProducer() BuilderOptions {
+	return BuilderOptions{
+		LeaderEpoch:   kafka.NoLeaderEpoch,
+		ProducerID:    NoProducerID,
+		ProducerEpoch: NoProducerEpoch,
+		BaseSequence:  NoSequence,
+	}
+}
+
+// Builder encodes one batch, record by record. It is for whoever is the producer: tests, control markers, tools. Its
+// memory grows with the records; the caller bounds it by Size.
+type Builder struct {
+	opts          BuilderOptions
+	data          []byte // header, then the encoded records, not yet compressed
+	count         int32
+	lastDelta     int32
+	baseTimestamp int64
+	maxTimestamp  int64
+}
+
+// NewBuilder begins a batch.
+func NewBuilder(opts BuilderOptions) *Builder {
+	b := &Builder{opts: opts}
+	b.Reset()
+	return b
+}
+
+// Reset begins another batch with the same options and forgets the batch built before only in so far as its memory
+// is new: what Build returned stays valid.
+func (b *Builder) Reset() {
+	b.data = make([]byte, HeaderSize, HeaderSize+512)
+	b.count, b.lastDelta = 0, -1
+	b.baseTimestamp, b.maxTimestamp = NoTimestamp, NoTimestamp
+}
+
+// Append adds a record with the next offset.
+func (b *Builder) Append(timestamp int64, key, value []byte, headers ...Header) {
+	b.AppendAt(b.lastDelta+1, timestamp, key, value, headers...)
+}
+
+// AppendAt adds a record at an offset relative to the base, larger than the last one: compaction leaves such gaps.
+func (b *Builder) AppendAt(offsetDelta int32, timestamp int64, key, value []byte, headers ...Header) {
+	if b.count == 0 {
+		b.baseTimestamp = timestamp
+	}
+	b.data = appendRecord(b.data, offsetDelta, timestamp-b.baseTimestamp, key, value, headers)
+	b.maxTimestamp = max(b.maxTimestamp, timestamp)
+	b.lastDelta = offsetDelta
+	b.count++
+}
+
+// Count is the number of records so far.
+func (b *Builder) Count() int { return int(b.count) }
+
+// Size is the size of the batch so far, before compression.
+func (b *Builder) Size() int { return len(b.data) }
+
+// Build ends the batch; the caller owns it. The builder must be Reset before it takes records again.
+func (b *Builder) Build() Batch {
+	batch := Batch(b.data)
+	b.writeHeader(batch)
+	return batch
+}
+
+// writeHeader fills in all fields of the header of a batch whose records are in place.
+func (b *Builder) writeHeader(batch Batch) {
+	attributes := int16(None)
+	if b.opts.TimestampType == LogAppendTime {
+		attributes |= logAppendTimeBit
+	}
+	if b.opts.Transactional {
+		attributes |= transactionalBit
+	}
+	if b.opts.Control {
+		attributes |= controlBit
+	}
+	batch.SetBaseOffset(b.opts.BaseOffset)
+	binary.BigEndian.PutUint32(batch[atLength:], uint32(len(batch)-LogOverhead))
+	batch.SetLeaderEpoch(b.opts.LeaderEpoch)
+	batch[atMagic] = Magic
+	binary.BigEndian.PutUint16(batch[atAttributes:], uint16(attributes))
+	binary.BigEndian.PutUint32(batch[atLastOffsetDelta:], uint32(b.lastDelta))
+	binary.BigEndian.PutUint64(batch[atBaseTimestamp:], uint64(b.baseTimestamp))
+	binary.BigEndian.PutUint64(batch[atMaxTimestamp:], uint64(b.maxTimestamp))
+	binary.BigEndian.PutUint64(batch[atProducerID:], uint64(b.opts.ProducerID))
+	binary.BigEndian.PutUint16(batch[atProducerEpoch:], uint16(b.opts.ProducerEpoch))
+	binary.BigEndian.PutUint32(batch[atBaseSequence:], uint32(b.opts.BaseSequence))
+	binary.BigEndian.PutUint32(batch[atCount:], uint32(b.count))
+	batch.updateCRC()
+}
