@@ -4,6 +4,8 @@ import (
 	"math/bits"
 	"sync"
 	"sync/atomic"
+
+	"github.com/firnlog/firn/internal/vfs"
 )
 
 const (
@@ -124,4 +126,4 @@ func (b *Buffer) Release() {
 	}
 }
 
-var _ Holder = (*Buffer)(nil)
+var _ vfs.Holder = (*Buffer)(nil)

@@ -8,16 +8,13 @@ import (
 	"github.com/firnlog/firn/internal/vfs"
 )
 
-// Holder is one reference on something that must outlive the sending of a chunk.
-type Holder interface{ Release() }
-
 // Chunk is a piece of a response: bytes in memory, or a region of a file that is sent without being read. Exactly one
 // of the two is set.
 type Chunk struct {
 	Bytes  []byte
 	Region vfs.Region
 	// Hold, if not nil, is released together with the response: it keeps Bytes valid (cached remote data).
-	Hold Holder
+	Hold vfs.Holder
 }
 
 // Size is the number of bytes the chunk puts on the wire.
@@ -69,9 +66,7 @@ func (r *Response) Release() {
 }
 
 func (c Chunk) release() {
-	if c.Region.File() != nil {
-		c.Region.Release()
-	}
+	c.Region.Release()
 	if c.Hold != nil {
 		c.Hold.Release()
 	}
