@@ -1,0 +1,144 @@
+package config
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/firnlog/firn/internal/kafka"
+)
+
+// CheckTopic tells whether a new topic may have these overrides on a broker on which nothing is set. Its error names
+// the setting, the value and what is allowed, and carries INVALID_CONFIG.
+func CheckTopic(overrides map[string]string) error {
+	return CheckTopicChange(nil, overrides, NoBroker)
+}
+
+// CheckTopicChange tells whether a topic's overrides may become after; before is nil for a new topic. Its error names
+// the setting, the value and what is allowed, and carries INVALID_CONFIG.
+func CheckTopicChange(before, after map[string]string, broker BrokerLookup) error {
+	for _, name := range slices.Sorted(maps.Keys(after)) {
+		setting, ok := topicIndex.lookup(name)
+		if !ok {
+			return invalid("unknown topic setting %s%s", name, suggestion(NearestTopic(name)))
+		}
+		if err := setting.Validate(after[name]); err != nil {
+			return invalid("%w", err)
+		}
+	}
+	next, err := ResolveTopic(after, broker)
+	if err != nil {
+		return invalid("%w", err)
+	}
+	if next.MinCompactionLagMs > next.MaxCompactionLagMs {
+		return invalid("min.compaction.lag.ms (%d) must not exceed max.compaction.lag.ms (%d)",
+			next.MinCompactionLagMs, next.MaxCompactionLagMs)
+	}
+	if next.RemoteStorageEnable {
+		return checkRemote(next, broker)
+	}
+	if isTrue(before["remote.storage.enable"]) {
+		return invalid("remote.storage.enable cannot be switched off for a topic that has it: its remote data would be " +
+			"lost, and removing that on purpose is not possible yet. To stop the copying and keep serving what is " +
+			"remote, set remote.log.copy.disable=true")
+	}
+	return nil
+}
+
+// checkRemote holds the conditions of a topic with remote storage, which are Kafka's.
+func checkRemote(next TopicConfig, broker BrokerLookup) error {
+	if value, explicit := broker("remote.log.storage.system.enable"); explicit && !isTrue(value) {
+		return invalid("remote.storage.enable needs remote.log.storage.system.enable, which is false on this broker")
+	}
+	if next.CleanupCompact {
+		return invalid("remote.storage.enable is only possible with cleanup.policy=delete or an empty one")
+	}
+	limits := []struct {
+		unit                         string
+		total, local, effective, lag int64
+	}{
+		{"ms", next.RetentionMs, next.LocalRetentionMs, next.EffectiveLocalRetentionMs(), next.RemoteCopyLagMs},
+		{"bytes", next.RetentionBytes, next.LocalRetentionBytes, next.EffectiveLocalRetentionBytes(),
+			next.RemoteCopyLagBytes},
+	}
+	for _, limit := range limits {
+		if limit.total != noLimit && limit.local == noLimit {
+			return invalid("local.retention.%s must not be -1 (no limit) while retention.%s is %d",
+				limit.unit, limit.unit, limit.total)
+		}
+		if limit.total != noLimit && limit.local > limit.total {
+			return invalid("local.retention.%s (%d) must not exceed retention.%s (%d)",
+				limit.unit, limit.local, limit.unit, limit.total)
+		}
+		if next.RemoteCopyDisable && limit.effective != limit.total {
+			return invalid("with remote.log.copy.disable=true, local.retention.%s (%d) and retention.%s (%d) must be "+
+				"the same, since nothing more is copied", limit.unit, limit.local, limit.unit, limit.total)
+		}
+		if limit.lag > 0 && limit.effective != noLimit && limit.lag > limit.effective {
+			return invalid("remote.copy.lag.%s (%d) must not exceed local.retention.%s (%d)",
+				limit.unit, limit.lag, limit.unit, limit.effective)
+		}
+	}
+	return nil
+}
+
+func isTrue(value string) bool {
+	b, err := ParseBool(value)
+	return err == nil && b
+}
+
+// configError is what the client reads, with the code that goes before it.
+type configError struct{ cause error }
+
+func (e *configError) Error() string   { return e.cause.Error() }
+func (e *configError) Unwrap() []error { return []error{e.cause, kafka.InvalidConfig} }
+
+func invalid(format string, args ...any) error { return &configError{fmt.Errorf(format, args...)} }
+
+// suggestion is the end of a message about an unknown name.
+func suggestion(nearest string) string {
+	if nearest == "" {
+		return ""
+	}
+	return fmt.Sprintf("; did you mean %s?", nearest)
+}
+
+// NearestTopic is the topic setting whose name is most like the given one, or "".
+func NearestTopic(name string) string { return nearest(name, topicIndex) }
+
+// nearest finds the name with the fewest edits, if they are few enough to be a slip.
+func nearest(name string, known *index) string {
+	name = strings.ToLower(name)
+	best, bestEdits := "", max(3, len(name)/4)+1
+	for _, row := range known.rows {
+		if row.Internal || row.Effect == Removed {
+			continue
+		}
+		if edits := editDistance(name, row.Name); edits < bestEdits {
+			best, bestEdits = row.Name, edits
+		}
+	}
+	return best
+}
+
+// editDistance counts the insertions, deletions and replacements that make a into b (Levenshtein).
+func editDistance(a, b string) int {
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		diagonal := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			cost := diagonal
+			if a[i] != b[j] {
+				cost++
+			}
+			diagonal = row[j+1]
+			row[j+1] = min(cost, diagonal+1, row[j]+1)
+		}
+	}
+	return row[len(b)]
+}
