@@ -1,0 +1,180 @@
+package command
+
+import (
+	"encoding/binary"
+	"fmt"
+
+	"github.com/firnlog/firn/internal/kafka"
+)
+
+// Why the state machine refuses a tier command, besides Kafka's own codes (FencedLeaderEpoch, UnknownLeaderEpoch,
+// UnknownTopicID). A refused command has changed nothing, and its result is the current image.TierState.
+var (
+	// ErrTierMoved: the tier state is not the one the proposer saw. Read it again; after an unknown outcome, look for
+	// the own upload id among the head entries.
+	ErrTierMoved = fmt.Errorf("the tier state has moved on: %w", kafka.OperationNotAttempted)
+	// ErrUploadNotReserved: the upload id was never reserved for this partition, is committed already, or has lapsed.
+	ErrUploadNotReserved = fmt.Errorf("the upload id is not reserved: %w", kafka.OperationNotAttempted)
+	// ErrTierNotOpen: tiering has not begun for this partition.
+	ErrTierNotOpen = fmt.Errorf("the partition is not tiered: %w", kafka.OperationNotAttempted)
+)
+
+// OpenTier begins tiering of a partition: its remote range is empty, [Start, Start). Start is its log start offset.
+// The result is the image.TierState; a tier that is open already stays as it is.
+type OpenTier struct {
+	Partition   kafka.TopicIDPartition
+	LeaderEpoch kafka.LeaderEpoch
+	Start       int64
+}
+
+// Type is TypeOpenTier.
+func (OpenTier) Type() Type { return TypeOpenTier }
+
+func (c OpenTier) appendBody(dst []byte) []byte {
+	dst = appendTierTarget(dst, c.Partition, c.LeaderEpoch)
+	return binary.AppendVarint(dst, c.Start)
+}
+
+// MaxReservedUploads bounds the ids of one command: a leader reserves a handful ahead.
+const MaxReservedUploads = 1024
+
+// ReserveUploads promises that the ids will be committed or collected: an object put under one of them can never be
+// forgotten. The result is the image.TierState.
+type ReserveUploads struct {
+	Partition   kafka.TopicIDPartition
+	LeaderEpoch kafka.LeaderEpoch
+	UploadIDs   []kafka.UUID
+	ElapsedMs   int64
+	DeadlineMs  int64 // elapsed time at which the ids lapse; an upload's own hard deadline is earlier
+}
+
+// Type is TypeReserveUploads.
+func (ReserveUploads) Type() Type { return TypeReserveUploads }
+
+func (c ReserveUploads) appendBody(dst []byte) []byte {
+	dst = appendTierTarget(dst, c.Partition, c.LeaderEpoch)
+	dst = AppendUUIDs(dst, c.UploadIDs)
+	dst = binary.AppendVarint(dst, c.ElapsedMs)
+	return binary.AppendVarint(dst, c.DeadlineMs)
+}
+
+func readReserveUploads(c *Cursor) Command {
+	return ReserveUploads{
+		Partition:   c.Partition(),
+		LeaderEpoch: c.LeaderEpoch(),
+		UploadIDs:   c.UUIDs(),
+		ElapsedMs:   c.Int64(),
+		DeadlineMs:  c.Int64(),
+	}
+}
+
+// CommitSegment makes an uploaded object part of the log. It is accepted only if LeaderEpoch is the current one,
+// Version is the tier state's, Entry.BaseOffset is the remote end, and Entry.UploadID is still reserved for this
+// partition; the commit consumes the reservation. The result is the image.TierState, with or without an error.
+type CommitSegment struct {
+	Partition   kafka.TopicIDPartition
+	LeaderEpoch kafka.LeaderEpoch
+	Version     int64
+	Entry       SegmentEntry
+}
+
+// Type is TypeCommitSegment.
+func (CommitSegment) Type() Type { return TypeCommitSegment }
+
+func (c CommitSegment) appendBody(dst []byte) []byte {
+	dst = appendTierTarget(dst, c.Partition, c.LeaderEpoch)
+	dst = binary.AppendVarint(dst, c.Version)
+	return c.Entry.AppendTo(dst)
+}
+
+func readCommitSegment(c *Cursor) Command {
+	return CommitSegment{
+		Partition:   c.Partition(),
+		LeaderEpoch: c.LeaderEpoch(),
+		Version:     c.Int64(),
+		Entry:       c.segmentEntry(),
+	}
+}
+
+// AdvanceStart moves the start of the log: retention, or DeleteRecords. Segments wholly below it leave the manifest
+// and wait to be collected. A start past the remote end moves the end too, since nothing is remote above it; one that
+// is not above the current start changes nothing. The result is the image.TierState.
+type AdvanceStart struct {
+	Partition   kafka.TopicIDPartition
+	LeaderEpoch kafka.LeaderEpoch
+	Start       int64
+	ElapsedMs   int64
+}
+
+// Type is TypeAdvanceStart.
+func (AdvanceStart) Type() Type { return TypeAdvanceStart }
+
+func (c AdvanceStart) appendBody(dst []byte) []byte {
+	dst = appendTierTarget(dst, c.Partition, c.LeaderEpoch)
+	dst = binary.AppendVarint(dst, c.Start)
+	return binary.AppendVarint(dst, c.ElapsedMs)
+}
+
+// LapseReservations ends every reservation whose deadline is at or before ElapsedMs: it becomes garbage, and can never
+// be committed any more. The result is a ReservationsLapsed.
+type LapseReservations struct {
+	ElapsedMs int64
+}
+
+// ReservationsLapsed is the result of LapseReservations.
+type ReservationsLapsed struct {
+	Uploads int
+}
+
+// Type is TypeLapseReservations.
+func (LapseReservations) Type() Type { return TypeLapseReservations }
+
+func (c LapseReservations) appendBody(dst []byte) []byte {
+	return binary.AppendVarint(dst, c.ElapsedMs)
+}
+
+// CollectedObject names one piece of garbage that is gone from the bucket.
+type CollectedObject struct {
+	Partition kafka.TopicIDPartition
+	UploadID  kafka.UUID
+}
+
+// minCollectedBytes: topic id, a one-byte partition, upload id.
+const minCollectedBytes = 16 + 1 + 16
+
+// Collected forgets garbage whose objects are gone from the bucket. What is not garbage is left alone. It has no
+// result beyond the error.
+type Collected struct {
+	Objects []CollectedObject
+}
+
+// Type is TypeCollected.
+func (Collected) Type() Type { return TypeCollected }
+
+func (c Collected) appendBody(dst []byte) []byte {
+	dst = binary.AppendUvarint(dst, uint64(len(c.Objects)))
+	for _, object := range c.Objects {
+		dst = AppendPartition(dst, object.Partition)
+		dst = append(dst, object.UploadID[:]...)
+	}
+	return dst
+}
+
+func readCollectedObject(c *Cursor) CollectedObject {
+	return CollectedObject{Partition: c.Partition(), UploadID: c.UUID()}
+}
+
+// TopicCollected forgets a deleted topic once nothing of it is left in the bucket. It has no result beyond the error.
+type TopicCollected struct {
+	TopicID kafka.TopicID
+}
+
+// Type is TypeTopicCollected.
+func (TopicCollected) Type() Type { return TypeTopicCollected }
+
+func (c TopicCollected) appendBody(dst []byte) []byte { return append(dst, c.TopicID[:]...) }
+
+func appendTierTarget(dst []byte, tp kafka.TopicIDPartition, epoch kafka.LeaderEpoch) []byte {
+	dst = AppendPartition(dst, tp)
+	return binary.AppendVarint(dst, int64(epoch))
+}
