@@ -28,3 +28,34 @@ func wantNoMixedFolders(t *testing.T, bucket objectstore.Bucket) {
 		}
 	}
 }
+
+// keys lists the whole bucket.
+func keys(t *testing.T, bucket objectstore.Bucket) []string {
+	t.Helper()
+	keys := []string{}
+	err := bucket.List(t.Context(), "", "", func(info objectstore.ObjectInfo) error {
+		keys = append(keys, info.Key)
+		return nil
+	})
+	if err != nil {
+		t.Error(err)
+	}
+	return keys
+}
+
+// readText reads an object; absence is "".
+func readText(t *testing.T, bucket objectstore.Bucket, key string) string {
+	t.Helper()
+	info, err := bucket.Stat(t.Context(), key)
+	if errors.Is(err, objectstore.ErrNotFound) {
+		return ""
+	}
+	data := make([]byte, info.Size)
+	if err == nil {
+		_, err = bucket.Get(t.Context(), key, 0, data)
+	}
+	if err != nil {
+		t.Errorf("read %s: %v", key, err)
+	}
+	return string(data)
+}
