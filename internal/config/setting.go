@@ -98,9 +98,9 @@ type Setting struct {
 	// Synonyms names the broker settings that give this one its value, the strongest first. A topic setting inherits
 	// from them; a broker setting has itself in it.
 	Synonyms []string
-	// Update tells when the value may change.
+	// Update tells when Kafka lets the value change.
 	Update Update
-	// ReadOnly is what DescribeConfigs answers: the value cannot be altered at run time.
+	// ReadOnly is what DescribeConfigs answers: firn reads the value at start only.
 	ReadOnly bool
 	// Sensitive values are never shown.
 	Sensitive bool

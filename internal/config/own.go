@@ -1,0 +1,41 @@
+package config
+
+// Prefix starts the name of every setting that Kafka has no name for.
+const Prefix = "firn."
+
+// ownRows are firn's own settings. None may be called like a setting of Kafka with Prefix before it, since the
+// environment knows only one name for both.
+func ownRows() []row {
+	return []row{
+		{"firn.data.dir", String, "./firn-data", ReadOnly, notEmpty, Acts,
+			"The directory under which everything of the node lies: log, metadata, bucket, cache."},
+		{"firn.http.listener", String, "127.0.0.1:9644", ReadOnly, notEmpty, Acts,
+			"HOST:PORT of /metrics, /healthz, /readyz and the JSON API."},
+		{"firn.http.pprof", Boolean, "false", ReadOnly, nil, Acts,
+			"Whether the HTTP listener also serves Go's profiles under /debug/pprof."},
+		{"firn.object.store", String, "file://./firn-data/bucket", ReadOnly, notEmpty, Acts,
+			"URL of the object store: s3://BUCKET/PREFIX?endpoint=URL&path_style=true&region=NAME, or file:///DIRECTORY."},
+		{"firn.log.flush.policy", String, "auto", ReadOnly, oneOf("auto", "os", "group"), Acts,
+			"When an append with acks=all is safe: group waits for a flush that it shares with others, os leaves it to the " +
+				"system, auto is group while one replica is in sync."},
+		{"firn.log.dirs.reserve.bytes", Long, "268435456", ReadOnly, atLeast(0), Acts,
+			"Free bytes of a log directory's disk below which produce requests are turned away."},
+		{"firn.record.validation", String, "full", ReadOnly, oneOf("full", "header"), Acts,
+			"Whether the records inside a compressed batch are checked, or its header and checksum only."},
+		{"firn.socket.connection.max.replies", Int, "100", ReadOnly, between(1, 100000), Acts,
+			"Requests of one connection that may be in work at a time; reading pauses above it."},
+		{"firn.socket.connection.max.request.bytes", Long, "134217728", ReadOnly, atLeast(1), Acts,
+			"Bytes of requests of one connection that may be in memory at a time; a single request is bounded by " +
+				"socket.request.max.bytes."},
+		{"firn.tier.upload.deadline.ms", Long, "300000", ReadOnly, atLeast(1000), Acts,
+			"Milliseconds after which the upload of one segment is given up; less than firn.tier.reservation.ms."},
+		{"firn.tier.reservation.ms", Long, "900000", ReadOnly, atLeast(2000), Acts,
+			"Milliseconds for which the name of an upload is reserved; what was uploaded under a lapsed one is removed."},
+		{"firn.tier.gc.grace.ms", Long, "900000", ReadOnly, atLeast(0), Acts,
+			"Milliseconds that an object stays after the last reference to it went, since readers may hold it."},
+		{"firn.tier.fetch.memory.bytes", Long, "134217728", ReadOnly, atLeast(8 << 20), Acts,
+			"Bytes of memory for what was read from the object store and for what is being read."},
+		{"firn.tier.read.ahead.bytes", Long, "33554432", ReadOnly, atLeast(0), Acts,
+			"Largest number of bytes that are read from the object store ahead of one reader."},
+	}
+}
