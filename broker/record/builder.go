@@ -12,10 +12,12 @@ type Header struct {
 	Value []byte // nil is null
 }
 
-// BuilderOptions are the header fields of the batch to build. NewBuilderOptions gives those of a plain producer.
+// BuilderOptions are the header fields of the batch to build, and its codec. PlainProducer gives the usual ones.
 type BuilderOptions struct {
 	BaseOffset    int64
 	LeaderEpoch   kafka.LeaderEpoch
+	Codec         Codec
+	Level         int // Kafka's scale for the codec; 0 is DefaultLevel
 	TimestampType TimestampType
 	ProducerID    int64
 	ProducerEpoch int16
@@ -43,19 +45,29 @@ type Builder struct {
 	lastDelta     int32
 	baseTimestamp int64
 	maxTimestamp  int64
+	compressor    compressor
 }
 
-// NewBuilder begins a batch.
+// builderCapacity is what a builder starts with.
+const builderCapacity = 1 << 10
+
+// NewBuilder begins a batch. A codec that does not exist is a mistake in the program.
 func NewBuilder(opts BuilderOptions) *Builder {
+	if !opts.Codec.Known() {
+		panic("build a batch with " + opts.Codec.String())
+	}
 	b := &Builder{opts: opts}
-	b.Reset()
+	b.Reset(opts.BaseOffset)
 	return b
 }
 
-// Reset begins another batch with the same options and forgets the batch built before only in so far as its memory
-// is new: what Build returned stays valid.
-func (b *Builder) Reset() {
-	b.data = make([]byte, HeaderSize, HeaderSize+512)
+// Reset begins another batch with the same options but for its base offset. What Build returned stays valid.
+func (b *Builder) Reset(baseOffset int64) {
+	b.opts.BaseOffset = baseOffset
+	if b.opts.Codec == None || b.data == nil {
+		b.data = make([]byte, HeaderSize, builderCapacity)
+	}
+	b.data = b.data[:HeaderSize]
 	b.count, b.lastDelta = 0, -1
 	b.baseTimestamp, b.maxTimestamp = NoTimestamp, NoTimestamp
 }
@@ -84,14 +96,22 @@ func (b *Builder) Size() int { return len(b.data) }
 
 // Build ends the batch; the caller owns it. The builder must be Reset before it takes records again.
 func (b *Builder) Build() Batch {
-	batch := Batch(b.data)
+	batch := b.data
+	if b.opts.Codec != None {
+		batch = append(make([]byte, 0, len(b.data)), b.data[:HeaderSize]...)
+		var err error
+		batch, err = b.compressor.append(batch, b.data[HeaderSize:], b.opts.Codec, b.opts.Level)
+		if err != nil {
+			panic("compress into memory: " + err.Error()) // the codec is known and memory takes every write
+		}
+	}
 	b.writeHeader(batch)
 	return batch
 }
 
 // writeHeader fills in all fields of the header of a batch whose records are in place.
 func (b *Builder) writeHeader(batch Batch) {
-	attributes := int16(None)
+	attributes := int16(b.opts.Codec)
 	if b.opts.TimestampType == LogAppendTime {
 		attributes |= logAppendTimeBit
 	}

@@ -9,13 +9,13 @@ import (
 
 // recordCheck applies the rules for single records while somebody walks over them, and finds the largest timestamp.
 type recordCheck struct {
-	baseTimestamp   int64
-	oldest, newest  int64 // what a CreateTime may be
-	requireKeys     bool
-	index           int32 // of the next record
-	maxTimestamp    int64
-	maxTimestampIdx int32
-	refusals        *InvalidRecordsError // nil as long as no record is refused
+	baseTimestamp     int64
+	oldest, newest    int64 // what a CreateTime may be
+	requireKeys       bool
+	index             int32 // of the next record
+	maxTimestamp      int64
+	maxTimestampIndex int32
+	refusals          *InvalidRecordsError // nil as long as no record is refused
 }
 
 func newRecordCheck(b Batch, opts Options) recordCheck {
@@ -53,16 +53,24 @@ func (c *recordCheck) record(offsetDelta int32, timestampDelta int64, hasKey boo
 	}
 	timestamp := c.baseTimestamp + timestampDelta
 	if timestamp > c.maxTimestamp {
-		c.maxTimestamp, c.maxTimestampIdx = timestamp, c.index
+		c.maxTimestamp, c.maxTimestampIndex = timestamp, c.index
 	}
 	if c.requireKeys && !hasKey {
 		c.refuse(kafka.InvalidRecord, "a compacted topic takes no record without a key")
-	} else if (timestamp < c.oldest || timestamp > c.newest) && timestamp != NoTimestamp {
-		c.refuse(kafka.InvalidTimestamp,
-			fmt.Sprintf("timestamp %d is not between %d and %d", timestamp, c.oldest, c.newest))
+	} else if !c.inBounds(timestamp) {
+		c.refuse(kafka.InvalidTimestamp, c.outOfBounds(timestamp))
 	}
 	c.index++
 	return nil
+}
+
+// inBounds lets a record without a timestamp pass, as Kafka does.
+func (c *recordCheck) inBounds(timestamp int64) bool {
+	return timestamp >= c.oldest && timestamp <= c.newest || timestamp == NoTimestamp
+}
+
+func (c *recordCheck) outOfBounds(timestamp int64) string {
+	return fmt.Sprintf("timestamp %d is not between %d and %d", timestamp, c.oldest, c.newest)
 }
 
 // refuse notes the current record. One bad timestamp makes the whole answer INVALID_TIMESTAMP, as with Kafka.
@@ -87,37 +95,28 @@ func (c *recordCheck) err() error {
 	return nil
 }
 
-// malformed refuses a batch whose next record cannot be read.
-func (c *recordCheck) malformed(reason string) error {
-	return invalid("record %d cannot be read: %s", c.index, reason)
-}
-
-// walkPlain checks count records that lie in data and fill it.
-func (c *recordCheck) walkPlain(data []byte, count int32) error {
+// walk checks count records, which must be all there are.
+func (c *recordCheck) walk(records *cursor, count int32) error {
 	var record Record
 	for range count {
-		length, n := varint(data)
-		if n <= 0 || length < 0 || length > int64(len(data)-n) {
-			return c.malformed(plainLengthReason(len(data)))
-		}
-		end := n + int(length)
-		if reason := record.decode(data[n:end]); reason != sound {
-			return c.malformed(reason)
+		if !records.next(&record) {
+			return c.malformed(records)
 		}
 		if err := c.record(record.OffsetDelta, record.TimestampDelta, record.Key != nil); err != nil {
 			return err
 		}
-		data = data[end:]
 	}
-	if len(data) > 0 {
-		return c.malformed(reasonBytesRemain)
+	if !records.atEnd() {
+		return c.malformed(records)
 	}
 	return nil
 }
 
-func plainLengthReason(remaining int) string {
-	if remaining == 0 {
-		return reasonRecordsShort
+// malformed refuses a batch whose next record cannot be read. A checksum that was right says that the producer wrote
+// it like that, so it is no corruption, which would make the producer try again.
+func (c *recordCheck) malformed(records *cursor) error {
+	if records.err != nil {
+		return undecodable(records.err)
 	}
-	return reasonLength
+	return invalid("record %d cannot be read: %s", c.index, records.reason)
 }

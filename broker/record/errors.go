@@ -42,5 +42,5 @@ func invalid(format string, args ...any) error {
 
 // refused is an error with a code of Kafka's and a sentence that says what is wrong with this batch.
 func refused(code kafka.Errno, format string, args ...any) error {
-	return fmt.Errorf("%w (%s)", code, fmt.Sprintf(format, args...))
+	return fmt.Errorf("%w (%w)", code, fmt.Errorf(format, args...))
 }

@@ -56,3 +56,11 @@ type Summary struct {
 
 // recodes tells whether the topic wants another codec than the batch has.
 func (t Target) recodes(b Batch) bool { return t.recode && t.codec != b.Codec() }
+
+// timestampType is what the stored batch has.
+func (o Options) timestampType() TimestampType {
+	if o.TimestampLogAppend {
+		return LogAppendTime
+	}
+	return CreateTime
+}

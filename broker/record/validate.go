@@ -8,7 +8,10 @@ import (
 
 // Validator checks what producers send, by the rules of Kafka 4: ProduceRequest and LogValidator there. It may be used
 // concurrently.
-type Validator struct{}
+type Validator struct {
+	sources     sources
+	compressors compressors
+}
 
 // NewValidator makes a validator.
 func NewValidator() *Validator { return &Validator{} }
@@ -28,7 +31,17 @@ func (v *Validator) Validate(data []byte, opts Options) (Batch, Summary, error) 
 	if err := checkHeader(batch, opts); err != nil {
 		return nil, Summary{}, err
 	}
-	return v.checkRecords(batch, opts)
+	if opts.Target.recodes(batch) {
+		return v.recode(batch, opts)
+	}
+	summary, err := v.checkRecords(batch, opts)
+	if err != nil {
+		return nil, Summary{}, err
+	}
+	if batch.setTimestamps(opts.timestampType(), summary.MaxTimestamp) {
+		batch.updateCRC()
+	}
+	return batch, summary, nil
 }
 
 // onlyBatch finds the batch in data and refuses anything around it.
@@ -58,7 +71,7 @@ func checkHeader(b Batch, opts Options) error {
 	if base := b.BaseOffset(); base != 0 {
 		return invalid("base offset of a producer's batch is %d instead of 0", base)
 	}
-	if !opts.Target.recodes(b) && len(b) > int(opts.MaxBytes) {
+	if len(b) > int(opts.MaxBytes) {
 		return tooLarge(len(b), opts.MaxBytes)
 	}
 	if err := b.VerifyCRC(); err != nil {
@@ -97,28 +110,73 @@ func tooLarge(size int, maxBytes int32) error {
 	return refused(kafka.MessageTooLarge, "the batch has %d bytes and max.message.bytes is %d", size, maxBytes)
 }
 
-// checkRecords walks over the records, as far as they have to be looked at, and lets the header say what they do.
-func (v *Validator) checkRecords(b Batch, opts Options) (Batch, Summary, error) {
-	if b.Codec() != None {
-		return nil, Summary{}, refused(kafka.UnsupportedCompressionType, "%s", b.Codec())
+// checkRecords walks over the records, as far as they have to be looked at. Compressed ones are never held as a whole.
+func (v *Validator) checkRecords(b Batch, opts Options) (Summary, error) {
+	if opts.HeaderOnly && !opts.RequireKeys {
+		return headerSummary(b, opts)
 	}
-	summary := Summary{Count: b.Count(), Size: len(b)}
-	check := newRecordCheck(b, opts)
-	if err := check.walkPlain(b.Records(), b.Count()); err != nil {
-		return nil, Summary{}, err
+	if b.Codec() == None {
+		return checkEncoded(b, b.Records(), opts)
 	}
-	if err := check.err(); err != nil {
-		return nil, Summary{}, err
+	source := v.sources.get()
+	defer v.sources.put(source)
+	records := cursor{source: source}
+	if err := source.reset(b.Codec(), b.Records(), maxDecompressed); err != nil {
+		return Summary{}, undecodable(err)
 	}
-	kind, maxTimestamp := CreateTime, check.maxTimestamp
-	summary.MaxTimestampOffsetDelta = check.maxTimestampIdx
+	return check(b, &records, opts)
+}
+
+// checkEncoded is checkRecords over records that are in memory and not compressed.
+func checkEncoded(b Batch, encoded []byte, opts Options) (Summary, error) {
+	return check(b, &cursor{piece: encoded}, opts)
+}
+
+func check(b Batch, records *cursor, opts Options) (Summary, error) {
+	rules := newRecordCheck(b, opts)
+	if err := rules.walk(records, b.Count()); err != nil {
+		return Summary{}, err
+	}
+	if err := rules.err(); err != nil {
+		return Summary{}, err
+	}
+	summary := Summary{
+		Count:                   b.Count(),
+		MaxTimestamp:            rules.maxTimestamp,
+		MaxTimestampOffsetDelta: rules.maxTimestampIndex,
+		Size:                    len(b),
+	}
+	return summary.appended(opts), nil
+}
+
+// headerSummary believes the header, whose timestamps are the only ones that are judged.
+func headerSummary(b Batch, opts Options) (Summary, error) {
+	summary := Summary{
+		Count:                   b.Count(),
+		MaxTimestamp:            b.MaxTimestamp(),
+		MaxTimestampOffsetDelta: b.LastOffsetDelta(),
+		Size:                    len(b),
+	}
+	rules := newRecordCheck(b, opts)
+	for _, timestamp := range [...]int64{b.BaseTimestamp(), b.MaxTimestamp()} {
+		if !rules.inBounds(timestamp) {
+			return Summary{}, refused(kafka.InvalidTimestamp, "%s", rules.outOfBounds(timestamp))
+		}
+	}
+	return summary.appended(opts), nil
+}
+
+// appended is the summary as it is once the broker's clock has replaced the producer's, if the topic wants that.
+func (s Summary) appended(opts Options) Summary {
 	if opts.TimestampLogAppend {
-		kind, maxTimestamp = LogAppendTime, opts.Now
-		summary.MaxTimestampOffsetDelta = 0
+		s.MaxTimestamp, s.MaxTimestampOffsetDelta = opts.Now, 0
 	}
-	summary.MaxTimestamp = maxTimestamp
-	if b.setTimestamps(kind, maxTimestamp) {
-		b.updateCRC()
+	return s
+}
+
+func undecodable(err error) error {
+	if errors.Is(err, errTooMuch) {
+		return refused(kafka.MessageTooLarge, "%w", err)
 	}
-	return b, summary, nil
+	return invalid("the records cannot be decompressed: %w", err)
 }
