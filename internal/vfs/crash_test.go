@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"path"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -353,9 +354,10 @@ func TestCrashClonesAreOneInstant(t *testing.T) {
 		must(t, err)
 		second, err := ReadFile(clone, "second")
 		must(t, err)
-		var a, b int
-		fmt.Sscan(string(first), &a)
-		fmt.Sscan(string(second), &b)
+		a, err := strconv.Atoi(string(first))
+		must(t, err)
+		b, err := strconv.Atoi(string(second))
+		must(t, err)
 		if ahead := (a - b + 10000) % 10000; ahead > 1 {
 			t.Fatalf("first %d, second %d", a, b)
 		}
