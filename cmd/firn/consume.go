@@ -1,0 +1,204 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/twmb/franz-go/pkg/kadm"
+)
+
+// consumeRequest is the command line of `consume`.
+type consumeRequest struct {
+	topics        []string
+	offset        string
+	partitions    []int32
+	limit         int64
+	follow        bool
+	format        string
+	keys          bool
+	separator     string
+	readCommitted bool
+
+	offsets offsetRange
+}
+
+func consumeCommand() *cobra.Command {
+	var request consumeRequest
+	cmd := &cobra.Command{
+		Use:   "consume TOPIC…",
+		Short: "Print records",
+		Long: "Print records from where -o says to the ends that the partitions have when the command starts, and exit;\n" +
+			"with --follow, go on with what comes later.",
+		Example: "  firn consume flights -n 5\n" +
+			"  firn consume flights -o @2013-01-13:24h -f '%d{go#DateTime#} %k %v\\n'\n" +
+			"  firn consume flights -f json",
+		Args: takes(cobra.MinimumNArgs(1)),
+	}
+	brokers := addBrokerFlag(cmd)
+	flags := cmd.Flags()
+	flags.StringVarP(&request.offset, "offset", "o", "start", offsetHelp)
+	flags.Int32SliceVarP(&request.partitions, "partitions", "p", nil, "read these partitions only")
+	flags.Int64VarP(&request.limit, "num", "n", 0, "stop after this many records")
+	flags.BoolVarP(&request.follow, "follow", "F", false, "do not stop at the end")
+	flags.StringVarP(&request.format, "format", "f", formatText,
+		"output format: text (a value a line), json (a record a line, nothing lost), a percent layout such as\n"+
+			"'%t %p %o %d{go#RFC3339#} %k %v\\n', or help for the fields of the JSON")
+	flags.BoolVar(&request.keys, "keys", false, "text: print the key and a tab before the value")
+	flags.StringVarP(&request.separator, "key-separator", "K", "", "text: print the key and this before the value")
+	flags.BoolVar(&request.readCommitted, "read-committed", false, "leave out what transactions have not committed")
+	cmd.ValidArgsFunction = completeTopics(brokers, 0)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if request.format == formatHelp {
+			return writeSchema[recordJSON](cmd.OutOrStdout())
+		}
+		request.topics = slices.Compact(slices.Sorted(slices.Values(args)))
+		output, err := request.check(time.Now())
+		if err != nil {
+			return usageError{cmd.CommandPath(), err}
+		}
+		if request.follow {
+			brokers.patience = 0 // who follows waits for the cluster to come back
+		}
+		return request.run(cmd, brokers, output)
+	}
+	return finishStreaming(cmd, &request.format)
+}
+
+// check reads what needs no cluster.
+func (c *consumeRequest) check(now time.Time) (recordOutput, error) {
+	var err error
+	if c.offsets, err = parseOffsetRange(c.offset, now); err != nil {
+		return nil, err
+	}
+	if c.follow && c.offsets.bounded {
+		return nil, errors.New("--follow has no end, but -o names one")
+	}
+	if c.limit < 0 {
+		return nil, errors.New("-n must not be negative")
+	}
+	if c.keys && c.separator != "" {
+		return nil, errors.New("--keys and --key-separator exclude each other")
+	}
+	var separator []byte
+	switch {
+	case c.keys:
+		separator = []byte("\t")
+	case c.separator != "":
+		if separator, err = unescape(c.separator); err != nil {
+			return nil, err
+		}
+	}
+	if separator != nil && c.format != formatText {
+		return nil, errors.New("--keys and --key-separator belong to --format text")
+	}
+	return newRecordOutput(c.format, separator)
+}
+
+// topicSpans are the offsets to read, by topic and partition.
+type topicSpans map[string]map[int32]span
+
+// spans finds out what the request means in offsets, at this moment: later records do not belong to it.
+func (c *consumeRequest) spans(client *session) (topicSpans, error) {
+	topics, err := findTopics(client.ctx, client.admin, c.topics)
+	if err != nil {
+		return nil, err
+	}
+	if err := c.checkPartitions(topics); err != nil {
+		return nil, err
+	}
+	borders, err := c.listBorders(client)
+	if err != nil {
+		return nil, err
+	}
+	spans := make(topicSpans, len(topics))
+	for topic, detail := range topics {
+		spans[topic] = make(map[int32]span)
+		for partition := range detail.Partitions {
+			if len(c.partitions) > 0 && !slices.Contains(c.partitions, partition) {
+				continue
+			}
+			found, err := borders.of(topic, partition)
+			if err != nil {
+				return nil, err
+			}
+			resolved := c.offsets.resolve(found)
+			if c.follow {
+				resolved.end = math.MaxInt64
+			}
+			spans[topic][partition] = resolved
+		}
+	}
+	return spans, nil
+}
+
+func (c *consumeRequest) checkPartitions(topics kadm.TopicDetails) error {
+	for _, partition := range c.partitions {
+		for topic, detail := range topics {
+			if _, ok := detail.Partitions[partition]; !ok {
+				return fmt.Errorf("topic %s has no partition %d: it has %d, from 0", topic, partition, len(detail.Partitions))
+			}
+		}
+	}
+	return nil
+}
+
+// listedBorders are the answers that partitionBorders are made of.
+type listedBorders struct {
+	logStart, end, fromTime, toTime kadm.ListedOffsets
+}
+
+func (c *consumeRequest) listBorders(client *session) (listedBorders, error) {
+	var borders listedBorders
+	var err error
+	// The ends come first: what arrives while the others are asked for is not part of the request.
+	listEnd := client.admin.ListEndOffsets
+	if c.readCommitted {
+		listEnd = client.admin.ListCommittedOffsets
+	}
+	if borders.end, err = listEnd(client.ctx, c.topics...); err != nil {
+		return borders, fmt.Errorf("list end offsets: %w", err)
+	}
+	if borders.logStart, err = client.admin.ListStartOffsets(client.ctx, c.topics...); err != nil {
+		return borders, fmt.Errorf("list start offsets: %w", err)
+	}
+	if c.offsets.from.kind == atTimestamp {
+		borders.fromTime, err = client.admin.ListOffsetsAfterMilli(client.ctx, max(c.offsets.from.value, 0), c.topics...)
+		if err != nil {
+			return borders, fmt.Errorf("list offsets by time: %w", err)
+		}
+	}
+	if c.offsets.to.kind == atTimestamp {
+		borders.toTime, err = client.admin.ListOffsetsAfterMilli(client.ctx, max(c.offsets.to.value, 0), c.topics...)
+		if err != nil {
+			return borders, fmt.Errorf("list offsets by time: %w", err)
+		}
+	}
+	return borders, nil
+}
+
+// of gathers one partition's borders; a partition that did not answer is an error, since leaving it out would look
+// like a partition without records.
+func (l listedBorders) of(topic string, partition int32) (partitionBorders, error) {
+	var borders partitionBorders
+	for _, side := range []struct {
+		listed kadm.ListedOffsets
+		into   *int64
+	}{{l.logStart, &borders.logStart}, {l.end, &borders.end}, {l.fromTime, &borders.fromTime}, {l.toTime, &borders.toTime}} {
+		if side.listed == nil {
+			continue
+		}
+		offset, ok := side.listed.Lookup(topic, partition)
+		switch {
+		case !ok:
+			return borders, fmt.Errorf("offsets of %s partition %d: %w", topic, partition, errNoAnswer)
+		case offset.Err != nil:
+			return borders, fmt.Errorf("offsets of %s partition %d: %w", topic, partition, offset.Err)
+		}
+		*side.into = offset.Offset
+	}
+	return borders, nil
+}

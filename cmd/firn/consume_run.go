@@ -1,0 +1,260 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+)
+
+// idleProbe is how long nothing may arrive before the command asks whether there is anything left to arrive.
+const idleProbe = 2 * time.Second
+
+func (c *consumeRequest) run(cmd *cobra.Command, brokers *brokerFlag, output recordOutput) error {
+	admin, err := brokers.connect(cmd.Context())
+	if err != nil {
+		return err
+	}
+	defer admin.Close()
+	spans, err := c.spans(admin)
+	if err != nil {
+		return err
+	}
+	reading := newReading(spans, c.limit)
+	for _, note := range reading.notes {
+		fmt.Fprintf(cmd.ErrOrStderr(), "firn: %s\n", note)
+	}
+	if reading.finished() {
+		return nil
+	}
+	reading.output, reading.isolation = output, kgo.ReadUncommitted()
+	if c.readCommitted {
+		reading.isolation = kgo.ReadCommitted()
+	}
+	// Control records are kept, and not printed, because a log may end with one.
+	client, err := brokers.connect(cmd.Context(), kgo.ConsumePartitions(reading.begins()),
+		kgo.ConsumeResetOffset(kgo.NoResetOffset()), kgo.FetchIsolationLevel(reading.isolation), kgo.KeepControlRecords())
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+
+	out := bufio.NewWriterSize(cmd.OutOrStdout(), 1<<16)
+	err = reading.consume(client, out)
+	if c.follow && cmd.Context().Err() != nil {
+		err = nil // an interrupt is how following ends
+	}
+	return errors.Join(err, out.Flush())
+}
+
+// reading is a consumption under way: what each partition still has to give.
+type reading struct {
+	left      topicSpans // partitions not yet at their end; start is the next offset to read
+	limit     int64      // records still wanted; negative: no limit
+	isolation kgo.IsolationLevel
+	output    recordOutput
+	notes     []string
+	line      []byte // reused from record to record
+}
+
+// newReading drops the partitions that have nothing to give. A limit of 0 means none.
+func newReading(spans topicSpans, limit int64) *reading {
+	r := &reading{left: make(topicSpans, len(spans)), limit: limit}
+	if limit == 0 {
+		r.limit = -1
+	}
+	for _, topic := range sortedKeys(spans) {
+		for partition, wanted := range spans[topic] {
+			if wanted.note != "" {
+				r.notes = append(r.notes, fmt.Sprintf("%s partition %d: %s", topic, partition, wanted.note))
+			}
+			if wanted.start >= wanted.end {
+				continue
+			}
+			if r.left[topic] == nil {
+				r.left[topic] = make(map[int32]span)
+			}
+			r.left[topic][partition] = wanted
+		}
+	}
+	return r
+}
+
+// begins tells kgo where to start.
+func (r *reading) begins() map[string]map[int32]kgo.Offset {
+	offsets := make(map[string]map[int32]kgo.Offset, len(r.left))
+	for topic, partitions := range r.left {
+		offsets[topic] = make(map[int32]kgo.Offset, len(partitions))
+		for partition, wanted := range partitions {
+			offsets[topic][partition] = kgo.NewOffset().At(wanted.start)
+		}
+	}
+	return offsets
+}
+
+func (r *reading) finished() bool { return len(r.left) == 0 || r.limit == 0 }
+
+// consume prints what arrives until every partition is at its end or the limit is reached.
+func (r *reading) consume(client *session, out *bufio.Writer) error {
+	for !r.finished() {
+		ctx, stop := context.WithTimeout(client.ctx, idleProbe)
+		fetches := client.PollFetches(ctx)
+		stop()
+		if client.ctx.Err() != nil {
+			return context.Cause(client.ctx)
+		}
+		idle := true
+		var failure error
+		fetches.EachPartition(func(fetched kgo.FetchTopicPartition) {
+			if fetched.Err != nil && !isContextError(fetched.Err) && failure == nil {
+				failure = fmt.Errorf("consume %s partition %d: %w", fetched.Topic, fetched.Partition, fetched.Err)
+			}
+			if len(fetched.Records) > 0 && failure == nil {
+				idle = false
+				failure = r.take(out, &fetched.FetchPartition, fetched.Topic)
+			}
+		})
+		if failure != nil {
+			return failure
+		}
+		if err := out.Flush(); err != nil {
+			return fmt.Errorf("write: %w", err)
+		}
+		r.pauseFinished(client, fetches)
+		if idle {
+			r.probe(client)
+		}
+	}
+	return nil
+}
+
+func isContextError(err error) bool {
+	return errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
+}
+
+// take prints the records of one partition that belong to the request, and notes how far it has come.
+func (r *reading) take(out io.Writer, fetched *kgo.FetchPartition, topic string) error {
+	left, ok := r.left[topic][fetched.Partition]
+	if !ok {
+		return nil
+	}
+	for _, record := range fetched.Records {
+		if record.Offset >= left.end || r.limit == 0 {
+			left.start = left.end
+			break
+		}
+		if record.Offset < left.start {
+			continue
+		}
+		left.start = record.Offset + 1
+		if record.Attrs.IsControl() {
+			continue
+		}
+		var err error
+		if r.line, err = r.output(r.line[:0], fetched, record); err != nil {
+			return err
+		}
+		if _, err := out.Write(r.line); err != nil {
+			return fmt.Errorf("write: %w", err)
+		}
+		if r.limit > 0 {
+			r.limit--
+		}
+	}
+	r.advance(topic, fetched.Partition, left.start)
+	return nil
+}
+
+// advance notes the next offset to read, and forgets the partition once that is its end.
+func (r *reading) advance(topic string, partition int32, next int64) {
+	left := r.left[topic][partition]
+	left.start = next
+	if left.start < left.end {
+		r.left[topic][partition] = left
+		return
+	}
+	delete(r.left[topic], partition)
+	if len(r.left[topic]) == 0 {
+		delete(r.left, topic)
+	}
+}
+
+// pauseFinished keeps the client from fetching what nobody will print.
+func (r *reading) pauseFinished(client *session, fetches kgo.Fetches) {
+	pause := make(map[string][]int32)
+	fetches.EachPartition(func(fetched kgo.FetchTopicPartition) {
+		if _, ok := r.left[fetched.Topic][fetched.Partition]; !ok {
+			pause[fetched.Topic] = append(pause[fetched.Topic], fetched.Partition)
+		}
+	})
+	if len(pause) > 0 {
+		client.PauseFetchPartitions(pause)
+	}
+}
+
+// probe looks past the last record. A log can end with offsets that hold none: compaction keeps an empty batch in
+// their place, and an aborted transaction leaves nothing to print. kgo passes over them in silence, so that a reading
+// up to a fixed end would wait for ever.
+func (r *reading) probe(client *session) {
+	for topic, partitions := range r.left {
+		for partition, left := range partitions {
+			if left.end == math.MaxInt64 {
+				continue // followed: it has no end
+			}
+			if next, ok := r.emptyUpTo(client, topic, partition, left.start); ok {
+				r.advance(topic, partition, next)
+			}
+		}
+	}
+}
+
+// emptyUpTo fetches once from offset. If what comes has no record to print it returns the offset after it. Any failure
+// is left to the next poll, which reports or retries it.
+func (r *reading) emptyUpTo(client *session, topic string, partition int32, offset int64) (next int64, ok bool) {
+	topics, err := client.admin.ListTopics(client.ctx, topic)
+	if err != nil || topics[topic].Err != nil {
+		return 0, false
+	}
+	detail := topics[topic].Partitions[partition]
+	request := probeRequest(topics[topic], detail, offset, r.isolation)
+	response, err := request.RequestWith(client.ctx, client.Broker(int(detail.Leader)))
+	if err != nil || len(response.Topics) != 1 || len(response.Topics[0].Partitions) != 1 {
+		return 0, false
+	}
+	answer := &response.Topics[0].Partitions[0]
+	if kerr.ErrorForCode(answer.ErrorCode) != nil {
+		return 0, false
+	}
+	fetched, next := kgo.ProcessFetchPartition(kgo.ProcessFetchPartitionOpts{Offset: offset, Topic: topic,
+		Partition: partition, IsolationLevel: r.isolation}, answer, kgo.DefaultDecompressor(), nil)
+	return next, fetched.Err == nil && len(fetched.Records) == 0 && next > offset
+}
+
+func probeRequest(
+	topic kadm.TopicDetail, partition kadm.PartitionDetail, offset int64, isolation kgo.IsolationLevel,
+) *kmsg.FetchRequest {
+	request := kmsg.NewPtrFetchRequest()
+	request.MaxBytes = 1 << 20
+	if isolation == kgo.ReadCommitted() {
+		request.IsolationLevel = 1
+	}
+	requestTopic := kmsg.NewFetchRequestTopic()
+	requestTopic.Topic, requestTopic.TopicID = topic.Topic, topic.ID
+	requestPartition := kmsg.NewFetchRequestTopicPartition()
+	requestPartition.Partition = partition.Partition
+	requestPartition.CurrentLeaderEpoch = partition.LeaderEpoch
+	requestPartition.FetchOffset = offset
+	requestPartition.PartitionMaxBytes = 1 << 20
+	requestTopic.Partitions = append(requestTopic.Partitions, requestPartition)
+	request.Topics = append(request.Topics, requestTopic)
+	return request
+}

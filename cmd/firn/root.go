@@ -1,0 +1,64 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+)
+
+// rootCommand builds the whole tree. It has no state beyond the tree, so a test may build as many as it likes.
+func rootCommand() *cobra.Command {
+	root := group(&cobra.Command{
+		Use:   "firn",
+		Short: "A log service that speaks Kafka and keeps its history in a bucket",
+		Long: "firn is a Kafka cluster to its clients, and keeps the history of its topics in object storage.\n" +
+			"`firn demo` shows what it does; `firn serve` runs a node on 127.0.0.1:9092.",
+	},
+		versionCommand(),
+		topicCommand(),
+		produceCommand(),
+		consumeCommand(),
+		tierCommand(),
+	)
+	// One line on stderr is all that a failure prints (main.go): no usage text that pushes it off the screen.
+	root.SilenceErrors = true
+	root.SilenceUsage = true
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		return usageError{cmd.CommandPath(), err}
+	})
+	return root
+}
+
+// group is a command that only has commands below it. Called without one of them it prints its help and fails, since
+// nothing was done.
+func group(cmd *cobra.Command, children ...*cobra.Command) *cobra.Command {
+	cmd.Args = cobra.ArbitraryArgs
+	cmd.SuggestionsMinimumDistance = 2
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if len(args) == 0 {
+			if err := cmd.Help(); err != nil {
+				return err
+			}
+			return usageError{cmd.CommandPath(), errors.New("a command is missing")}
+		}
+		message := fmt.Sprintf("unknown command %q", args[0])
+		if similar := cmd.SuggestionsFor(args[0]); len(similar) > 0 {
+			message += "; did you mean " + strings.Join(similar, " or ") + "?"
+		}
+		return usageError{cmd.CommandPath(), errors.New(message)}
+	}
+	cmd.AddCommand(children...)
+	return cmd
+}
+
+// takes wraps an argument check of cobra's, so that a wrong count is a usage error and tells what is expected.
+func takes(check cobra.PositionalArgs) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if err := check(cmd, args); err != nil {
+			return usageError{cmd.CommandPath(), fmt.Errorf("%w: %s %s", err, cmd.Parent().CommandPath(), cmd.Use)}
+		}
+		return nil
+	}
+}

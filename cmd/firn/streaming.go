@@ -1,0 +1,31 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+)
+
+// formatJSONLines is another name for formatJSON where there is one record a line.
+const formatJSONLines = "jsonl"
+
+// finishStreaming gives a command that streams records, and so does not print one result, the checks of --format: the
+// known formats, or a layout of kgo's, which has a percent sign in it.
+func finishStreaming(cmd *cobra.Command, format *string) *cobra.Command {
+	checkArgs := cmd.Args
+	cmd.Args = func(cmd *cobra.Command, args []string) error {
+		if strings.Contains(*format, "%") {
+			return checkArgs(cmd, args)
+		}
+		if err := checkFormat(cmd, *format, formatText, formatJSON, formatJSONLines, formatHelp); err != nil {
+			return fmt.Errorf("%w; a layout has percent signs, such as '%%k %%v\\n'", err)
+		}
+		if *format == formatHelp {
+			return nil
+		}
+		return checkArgs(cmd, args)
+	}
+	completeFormat(cmd, formatText, formatJSON, formatHelp)
+	return cmd
+}
