@@ -51,6 +51,21 @@ func (r *Response) Chunks() []Chunk { return r.chunks }
 // Size is the number of bytes of the frame, the length prefix included.
 func (r *Response) Size() int64 { return r.size }
 
+// BytesInMemory is how much memory the response itself holds: regions of files and what somebody else accounts for (Hold)
+// do not count.
+func (r *Response) BytesInMemory() int64 {
+	if r == nil {
+		return 0
+	}
+	var size int64
+	for i := range r.chunks {
+		if r.chunks[i].Hold == nil {
+			size += int64(len(r.chunks[i].Bytes))
+		}
+	}
+	return size
+}
+
 // Release gives back every reference the chunks hold. It must be called exactly once, after the last use; a second
 // call does nothing.
 func (r *Response) Release() {

@@ -1,0 +1,281 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"runtime/debug"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sync/semaphore"
+
+	"github.com/firnlog/firn/broker/wire"
+)
+
+// connection serves one client. Its reader takes frames and runs handlers; answers that are ready while none is owed
+// are sent by the reader itself, all others go through a bounded queue to a writer, which is started with the first of
+// them. Reader and writer never send at the same time: the reader only does while owed is zero, and only the reader
+// makes it grow.
+type connection struct {
+	server *Server
+	conn   net.Conn
+	// address is what the connection is counted under.
+	address string
+	info    *wire.Conn
+	cancel  context.CancelFunc
+	frames  frameReader
+	sender  sender
+
+	clientID string // of the last request
+	queue    chan pendingReply
+	owed     atomic.Int64  // replies in the queue or being sent by the writer
+	writer   chan struct{} // closed when the writer has ended; nil before it was started
+	// answers counts bytes of answers that wait in memory.
+	answers *semaphore.Weighted
+}
+
+// pendingReply is a reply on its way to the client.
+type pendingReply struct {
+	wire.Reply
+	api        apiMetrics
+	receivedAt time.Time
+	bytes      int64 // counted in connection.answers and Server.inFlight
+}
+
+func newConnection(ctx context.Context, s *Server, listenerName string, conn net.Conn) *connection {
+	c := &connection{server: s, conn: conn}
+	ctx, c.cancel = context.WithCancel(ctx)
+	c.info = &wire.Conn{
+		ID:       s.lastID.Add(1),
+		Listener: listenerName,
+		Local:    conn.LocalAddr(),
+		Remote:   conn.RemoteAddr(),
+		Context:  ctx,
+		Draining: s.draining,
+	}
+	c.queue = make(chan pendingReply, s.config.MaxInFlightReplies-1) // the writer holds one more
+	c.answers = semaphore.NewWeighted(s.config.MaxInFlightBytesPerConnection)
+	c.frames = frameReader{connection: c, lastRead: time.Now()}
+	c.sender.init(conn, s.pool, s.metrics, s.config.IdleTimeout)
+	c.tune()
+	return c
+}
+
+// tune sets the socket's options. That one of them fails is no reason to refuse a client.
+func (c *connection) tune() {
+	tcp, ok := c.conn.(*net.TCPConn)
+	if !ok {
+		return
+	}
+	// Clients that vanish without a word are found after about two minutes.
+	_ = tcp.SetKeepAliveConfig(net.KeepAliveConfig{Enable: true, Idle: time.Minute, Interval: 15 * time.Second, Count: 4})
+	if size := c.server.config.SendBuffer; size > 0 {
+		_ = tcp.SetWriteBuffer(size)
+	}
+	if size := c.server.config.ReceiveBuffer; size > 0 {
+		_ = tcp.SetReadBuffer(size)
+	}
+}
+
+// serve runs the connection until it closes. Nothing of it is left when serve returns.
+func (c *connection) serve() {
+	// Whatever ends the connection from outside must also end reads and writes that are under way.
+	stopWatching := context.AfterFunc(c.info.Context, func() { _ = c.conn.Close() })
+	err := c.readRequests()
+	c.logEnd(err)
+	close(c.queue)
+	if c.writer != nil {
+		<-c.writer
+	}
+	if c.info.Context.Err() == nil && c.sender.sentAny {
+		c.linger()
+	}
+	stopWatching()
+	c.cancel()
+	_ = c.conn.Close() // everything that was owed has been sent, or cannot be
+}
+
+// lingerMax is how long a closing connection waits for the client to close its side. Closing at once while requests of
+// the client lie unread in the socket would reset the connection, and the client might lose answers it was sent.
+const lingerMax = 500 * time.Millisecond
+
+func (c *connection) linger() {
+	half, ok := c.conn.(interface{ CloseWrite() error })
+	if !ok || half.CloseWrite() != nil {
+		return
+	}
+	if c.conn.SetReadDeadline(time.Now().Add(lingerMax)) == nil {
+		_, _ = io.Copy(io.Discard, c.conn) // until the client closes or the time is over
+	}
+}
+
+// stopReading makes the reader end before its next request.
+func (c *connection) stopReading() {
+	// A moment in the past: the reader finds out why when it wakes up.
+	_ = c.conn.SetReadDeadline(time.Unix(1, 0))
+}
+
+var (
+	errDraining        = errors.New("the server is stopping")
+	errClosedByHandler = errors.New("the handler closes the connection")
+)
+
+// readRequests handles requests one after the other. It returns why it ended.
+func (c *connection) readRequests() error {
+	for {
+		frame, err := c.frames.next()
+		if err != nil {
+			return err
+		}
+		c.server.metrics.received.Add(float64(len(frame.Bytes()) + lengthPrefixSize))
+		if err := c.handle(frame); err != nil {
+			return err
+		}
+	}
+}
+
+const lengthPrefixSize = 4
+
+// handle runs one request and sees that its answer is sent, now or later.
+func (c *connection) handle(frame frame) error {
+	req := &wire.Request{Conn: c.info, Frame: frame.Buffer, ReceivedAt: c.frames.lastRead}
+	if err := wire.ParseHeaderInto(req, frame.Bytes(), c.clientID); err != nil {
+		c.frames.release(frame)
+		return err
+	}
+	c.clientID = req.ClientID
+	api := c.server.metrics.byAPI[req.Key]
+	api.requests.Inc()
+	reply, err := c.run(req)
+	// The frame goes back before the answer is sent, so that a client that reads slowly does not hold it.
+	req.Body, req.Frame = nil, nil
+	c.frames.release(frame)
+	if err != nil {
+		return err
+	}
+	return c.answer(pendingReply{Reply: reply, api: api, receivedAt: req.ReceivedAt})
+}
+
+// run calls the handler. A panic in it costs this connection and no other.
+func (c *connection) run(req *wire.Request) (reply wire.Reply, err error) {
+	defer func() {
+		if recovered := recover(); recovered != nil {
+			err = c.panicked(recovered, "api_key", req.Key, "api_version", req.Version)
+		}
+	}()
+	return c.server.dispatch(c.info.Context, req), nil
+}
+
+// panicError is what a handler's panic becomes.
+type panicError struct{ value any }
+
+func (e *panicError) Error() string { return fmt.Sprintf("a handler panicked: %v", e.value) }
+
+func (c *connection) panicked(value any, attributes ...any) error {
+	c.server.metrics.panics.Inc()
+	attributes = append(attributes, "panic", fmt.Sprint(value), "remote", c.info.Remote.String(),
+		"stack", string(debug.Stack()))
+	c.server.logger.Error("a request's handler panicked; its connection is closed", attributes...)
+	return &panicError{value}
+}
+
+// answer sends a reply now, if it is ready and nothing is owed before it, or queues it.
+func (c *connection) answer(reply pendingReply) error {
+	switch {
+	case reply.None:
+	case reply.Wait == nil && reply.Finish == nil && c.owed.Load() == 0:
+		if err := c.send([]pendingReply{reply}); err != nil {
+			return err
+		}
+	default:
+		if err := c.enqueue(reply); err != nil {
+			return err
+		}
+	}
+	if reply.Close {
+		return errClosedByHandler
+	}
+	return nil
+}
+
+// countedFrom is the size from which an answer in memory counts against the limits. Smaller ones are bounded by the
+// number of replies in flight.
+const countedFrom = 4 << 10
+
+// enqueue hands a reply to the writer. It blocks while too many replies, or too many bytes of them, are in flight:
+// then the client is not read from.
+func (c *connection) enqueue(reply pendingReply) error {
+	ctx := c.info.Context
+	if size := reply.Response.BytesInMemory(); size >= countedFrom {
+		reply.bytes = min(size, c.server.config.MaxInFlightBytesPerConnection, c.server.config.MaxInFlightBytes)
+		if c.answers.Acquire(ctx, reply.bytes) != nil {
+			reply.discard()
+			return ctx.Err()
+		}
+		if c.server.inFlight.Acquire(ctx, reply.bytes) != nil {
+			c.answers.Release(reply.bytes)
+			reply.discard()
+			return ctx.Err()
+		}
+	}
+	if c.writer == nil {
+		c.writer = make(chan struct{})
+		go c.writeReplies()
+	}
+	c.owed.Add(1)
+	select {
+	case c.queue <- reply:
+		return nil
+	case <-ctx.Done():
+		c.owed.Add(-1)
+		c.settle(reply)
+		return ctx.Err()
+	}
+}
+
+// settle gives back everything a queued reply holds that will not be sent, or no longer.
+func (c *connection) settle(reply pendingReply) {
+	if reply.bytes > 0 {
+		c.answers.Release(reply.bytes)
+		c.server.inFlight.Release(reply.bytes)
+	}
+	reply.discard()
+}
+
+// discard ends a reply that will not be sent.
+func (r *pendingReply) discard() {
+	r.Response.Release()
+	if r.Cancel != nil {
+		r.Cancel()
+	}
+}
+
+// logEnd says why a connection ended, as loudly as the reason deserves.
+func (c *connection) logEnd(err error) {
+	m := c.server.metrics
+	attributes := []any{"remote", c.info.Remote.String(), "listener", c.info.Listener, "reason", err}
+	var (
+		malformed   *wire.MalformedError
+		unsupported *wire.UnsupportedVersionError
+		size        *frameSizeError
+	)
+	switch {
+	case errors.As(err, &malformed):
+		m.malformed.Inc()
+		c.server.warn("connection closed", append(attributes, "api_key", malformed.Key, "api_version", malformed.Version)...)
+	case errors.As(err, &unsupported):
+		m.unsupportedVersion.Inc()
+		c.server.warn("connection closed", append(attributes, "client_id", c.clientID)...)
+	case errors.As(err, &size):
+		m.frameSize.Inc()
+		c.server.warn("connection closed", attributes...)
+	case errors.Is(err, errFrameTimeout), errors.Is(err, errIdle), errors.Is(err, errNotTaken):
+		m.timeout.Inc()
+		c.server.logger.Debug("connection closed", attributes...)
+	default: // the client's end, a stop, or a panic that has been logged
+		c.server.logger.Debug("connection closed", attributes...)
+	}
+}

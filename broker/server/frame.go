@@ -1,0 +1,219 @@
+package server
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"time"
+
+	"github.com/firnlog/firn/broker/wire"
+)
+
+const (
+	// uncountedFrame is the largest frame that is not counted against the memory limits: such frames are bounded by the
+	// number of connections.
+	uncountedFrame = 4 << 10
+	// directFrame is the largest frame whose memory is taken on the client's word.
+	directFrame = 64 << 10
+	// firstStep is how much of a larger frame must have come before more is taken.
+	firstStep = 4 << 10
+	// growth is how many times more memory is taken than has been filled.
+	growth = 32
+	// minBytesPerSecond is how fast a frame must come on the whole, beyond FrameTimeout, so that it cannot be drawn out
+	// for ever a byte at a time.
+	minBytesPerSecond = 4 << 10
+)
+
+var (
+	errIdle         = errors.New("idle for too long")
+	errFrameTimeout = errors.New("the rest of a request did not come in time")
+)
+
+// frameSizeError says that a length prefix is out of bounds.
+type frameSizeError struct {
+	size  int32
+	limit int32
+}
+
+func (e *frameSizeError) Error() string {
+	text := fmt.Sprintf("a request of %d bytes; %d to %d are accepted", e.size, wire.MinRequestSize, e.limit)
+	switch uint32(e.size) >> 8 {
+	case 'G'<<16 | 'E'<<8 | 'T', 'P'<<16 | 'O'<<8 | 'S', 'H'<<16 | 'E'<<8 | 'A', 'P'<<16 | 'U'<<8 | 'T':
+		return text + " (is this an HTTP client?)"
+	case 0x160301, 0x160303:
+		return text + " (is this a TLS client? the listener is plaintext)"
+	}
+	return text
+}
+
+// frame is one request's bytes, without the length prefix.
+type frame struct {
+	*wire.Buffer
+	counted int64 // bytes taken from Server.inFlight
+}
+
+// frameReader reads frames from a connection. What it reserves is bound to what the client has really sent.
+type frameReader struct {
+	connection *connection
+	prefix     [lengthPrefixSize + wire.PrefixSize]byte
+	lastRead   time.Time // when bytes came last
+	deadline   time.Time // as set on the connection; the zero time means none
+	frameBegan time.Time // zero between two frames
+	frameSize  int32
+}
+
+// next reads one frame. Length, API key and version are checked before any memory is taken for the rest.
+func (r *frameReader) next() (frame, error) {
+	r.frameBegan, r.frameSize = time.Time{}, 0
+	n, err := r.fill(r.prefix[:], lengthPrefixSize)
+	if err != nil {
+		return frame{}, err
+	}
+	limit := r.connection.server.config.MaxRequestBytes
+	r.frameSize = int32(binary.BigEndian.Uint32(r.prefix[:]))
+	if r.frameSize < wire.MinRequestSize || r.frameSize > limit {
+		return frame{}, &frameSizeError{r.frameSize, limit}
+	}
+	if n < len(r.prefix) {
+		if _, err := r.fill(r.prefix[n:], len(r.prefix)-n); err != nil {
+			return frame{}, err
+		}
+	}
+	if err := wire.CheckPrefix(r.prefix[lengthPrefixSize:], r.frameSize); err != nil {
+		return frame{}, err
+	}
+	return r.body(int(r.frameSize))
+}
+
+// body reads a frame whose prefix has been read and accepted.
+func (r *frameReader) body(size int) (frame, error) {
+	var f frame
+	step := size
+	if size > directFrame {
+		step = firstStep
+	} else if err := r.count(&f, size); err != nil {
+		return frame{}, err
+	}
+	f.Buffer = r.connection.server.pool.Get(step)
+	filled := copy(f.Bytes(), r.prefix[lengthPrefixSize:])
+	for {
+		if _, err := r.fill(f.Bytes()[filled:], len(f.Bytes())-filled); err != nil {
+			r.release(f)
+			return frame{}, err
+		}
+		if filled = len(f.Bytes()); filled == size {
+			return f, nil
+		}
+		if err := r.count(&f, size); err != nil {
+			r.release(f)
+			return frame{}, err
+		}
+		larger := r.connection.server.pool.Get(min(size, filled*growth))
+		copy(larger.Bytes(), f.Bytes())
+		f.Release()
+		f.Buffer = larger
+	}
+}
+
+// count takes the frame's memory from what all connections may have in flight, once, and waits for it if need be. The
+// whole size is taken at once: two half-read frames can then never wait for each other.
+func (r *frameReader) count(f *frame, size int) error {
+	if f.counted > 0 || size <= uncountedFrame {
+		return nil
+	}
+	counted := min(int64(size), r.connection.server.config.MaxInFlightBytes)
+	if err := r.connection.server.inFlight.Acquire(r.connection.info.Context, counted); err != nil {
+		return err
+	}
+	f.counted = counted
+	return nil
+}
+
+// release gives a frame's memory back.
+func (r *frameReader) release(f frame) {
+	f.Release()
+	if f.counted > 0 {
+		r.connection.server.inFlight.Release(f.counted)
+	}
+}
+
+// fill reads at least atLeast bytes into p. io.EOF is the end between two frames.
+func (r *frameReader) fill(p []byte, atLeast int) (int, error) {
+	filled := 0
+	for filled < atLeast {
+		if err := r.arm(); err != nil {
+			return filled, err
+		}
+		n, err := r.connection.conn.Read(p[filled:])
+		if n > 0 {
+			r.lastRead = time.Now()
+			if r.frameBegan.IsZero() {
+				r.frameBegan = r.lastRead
+			}
+			filled += n
+			continue
+		}
+		var timeout net.Error
+		switch {
+		case errors.As(err, &timeout) && timeout.Timeout():
+			r.deadline = time.Time{} // it has passed; arm decides what that means
+		case err == io.EOF && !r.frameBegan.IsZero():
+			return filled, io.ErrUnexpectedEOF
+		case err != nil:
+			return filled, err
+		}
+	}
+	return filled, nil
+}
+
+// arm sees that the connection has a read deadline that is not too late, and decides what it means that the last one
+// has passed. A deadline that is early is left as it is: setting one for each read would cost more than the read.
+func (r *frameReader) arm() error {
+	select {
+	case <-r.connection.server.draining:
+		return errDraining
+	default:
+	}
+	now := time.Now()
+	due, reason := r.due(now)
+	if !due.After(now) {
+		return reason
+	}
+	if !r.deadline.IsZero() && !r.deadline.After(due) {
+		return nil
+	}
+	r.deadline = due
+	if err := r.connection.conn.SetReadDeadline(due); err != nil {
+		return err
+	}
+	// A stop may have begun since, and its deadline been overwritten.
+	select {
+	case <-r.connection.server.draining:
+		return errDraining
+	default:
+		return nil
+	}
+}
+
+// due is when waiting for the client must end if nothing comes, and why.
+func (r *frameReader) due(now time.Time) (time.Time, error) {
+	config := r.connection.server.config
+	if r.frameBegan.IsZero() {
+		active := r.lastRead
+		if sent := r.connection.sender.lastSent(); sent.After(active) {
+			active = sent
+		}
+		if r.connection.owed.Load() > 0 {
+			active = now // the client waits for us
+		}
+		return active.Add(config.IdleTimeout), errIdle
+	}
+	paused := r.lastRead.Add(config.FrameTimeout)
+	whole := r.frameBegan.Add(config.FrameTimeout + time.Duration(r.frameSize)*time.Second/minBytesPerSecond)
+	if whole.Before(paused) {
+		paused = whole
+	}
+	return paused, errFrameTimeout
+}

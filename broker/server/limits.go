@@ -1,0 +1,96 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/semaphore"
+)
+
+// connectionSlots counts connections, in all and by address.
+type connectionSlots struct {
+	all       *semaphore.Weighted
+	perIP     int
+	overrides map[string]int
+
+	mu        sync.Mutex // guards the field below
+	byAddress map[string]int
+}
+
+func newConnectionSlots(config Config) *connectionSlots {
+	return &connectionSlots{
+		all:       semaphore.NewWeighted(int64(config.MaxConnections)),
+		perIP:     config.MaxConnectionsPerIP,
+		overrides: config.MaxConnectionsPerIPOverrides,
+		byAddress: make(map[string]int),
+	}
+}
+
+// errAddressFull says that an address has as many connections as it may have.
+var errAddressFull = errors.New("the address has as many connections as it may have")
+
+// take counts a connection of the address, and waits while there are too many in all. It fails with errAddressFull or
+// because ctx has ended.
+func (s *connectionSlots) take(ctx context.Context, address string) error {
+	limit, ok := s.overrides[address]
+	if !ok {
+		limit = s.perIP
+	}
+	s.mu.Lock()
+	full := s.byAddress[address] >= limit
+	if !full {
+		s.byAddress[address]++
+	}
+	s.mu.Unlock()
+	if full {
+		return errAddressFull
+	}
+	if err := s.all.Acquire(ctx, 1); err != nil {
+		s.forget(address)
+		return err
+	}
+	return nil
+}
+
+// giveBack returns what take took.
+func (s *connectionSlots) giveBack(address string) {
+	s.all.Release(1)
+	s.forget(address)
+}
+
+func (s *connectionSlots) forget(address string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.byAddress[address]--; s.byAddress[address] <= 0 {
+		delete(s.byAddress, address)
+	}
+}
+
+// maxLinesPerSecond bounds the log lines that misbehaving clients cause.
+const maxLinesPerSecond = 10
+
+// logLimiter lets a few lines per second through and counts the others.
+type logLimiter struct {
+	mu         sync.Mutex // guards the fields below
+	second     time.Time  // begin of the current second
+	lines      int
+	suppressed int
+}
+
+// allow reports whether a line may be logged, and how many were not since the last one that was.
+func (l *logLimiter) allow(now time.Time) (allowed bool, suppressed int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if now.Sub(l.second) >= time.Second {
+		l.second, l.lines = now, 0
+	}
+	if l.lines >= maxLinesPerSecond {
+		l.suppressed++
+		return false, 0
+	}
+	l.lines++
+	suppressed, l.suppressed = l.suppressed, 0
+	return true, suppressed
+}

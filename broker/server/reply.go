@@ -1,0 +1,146 @@
+package server
+
+import (
+	"errors"
+	"time"
+)
+
+// errNoAnswer is a handler's mistake: a reply that was to be an answer had none.
+var errNoAnswer = errors.New("the handler made no answer")
+
+// writeReplies is the connection's writer: it waits for each queued reply in turn and sends it. Replies that are ready
+// together are sent together.
+func (c *connection) writeReplies() {
+	defer close(c.writer)
+	var held *pendingReply // taken from the queue, but not ready when its turn might have come
+	batch := make([]pendingReply, 0, c.server.config.MaxInFlightReplies)
+	for {
+		first, ok := c.nextReply(held)
+		if !ok {
+			return
+		}
+		batch, held = c.readyReplies(append(batch[:0], first))
+		err := c.send(batch)
+		c.owed.Add(-int64(len(batch)))
+		clear(batch)
+		if err != nil {
+			c.abandon(held, err)
+			return
+		}
+	}
+}
+
+// nextReply returns the next reply in order, without waiting for it to be ready; false at the end of the connection.
+func (c *connection) nextReply(held *pendingReply) (pendingReply, bool) {
+	if held != nil {
+		return *held, true
+	}
+	reply, ok := <-c.queue
+	return reply, ok
+}
+
+// readyReplies takes what follows in the queue and is ready too. The first that is not ready is handed back.
+func (c *connection) readyReplies(batch []pendingReply) (ready []pendingReply, held *pendingReply) {
+	for len(batch) < cap(batch) {
+		select {
+		case reply, ok := <-c.queue:
+			if !ok {
+				return batch, nil
+			}
+			if !reply.ready() {
+				return batch, &reply
+			}
+			batch = append(batch, reply)
+		default:
+			return batch, nil
+		}
+	}
+	return batch, nil
+}
+
+func (r *pendingReply) ready() bool {
+	if r.Wait == nil {
+		return true
+	}
+	select {
+	case <-r.Wait:
+		return true
+	default:
+		return false
+	}
+}
+
+// abandon ends the connection after a failure and gives back what is still queued.
+func (c *connection) abandon(held *pendingReply, err error) {
+	c.cancel() // closes the connection, which ends the reader, which closes the queue
+	c.server.logger.Debug("sending failed", "remote", c.info.Remote.String(), "error", err)
+	if held != nil {
+		c.settle(*held)
+		c.owed.Add(-1)
+	}
+	for reply := range c.queue {
+		c.settle(reply)
+		c.owed.Add(-1)
+	}
+}
+
+// send waits for each reply of the batch, sends them all, and gives back what they held, whatever happens. What stands
+// before a reply that fails is still sent.
+func (c *connection) send(batch []pendingReply) error {
+	var failure error
+	for i := range batch {
+		if failure = c.complete(&batch[i]); failure == nil {
+			continue
+		}
+		for _, lost := range batch[i:] {
+			c.settle(lost)
+		}
+		batch = batch[:i]
+		break
+	}
+	began := time.Now()
+	err := c.put(batch)
+	ended := time.Now()
+	for i := range batch {
+		batch[i].api.answered(batch[i].receivedAt, began, ended)
+		c.settle(batch[i])
+	}
+	return errors.Join(failure, err)
+}
+
+// put sends answers that are complete.
+func (c *connection) put(batch []pendingReply) error {
+	defer c.sender.reset()
+	for i := range batch {
+		if err := c.sender.add(batch[i].Response); err != nil {
+			return err
+		}
+	}
+	return c.sender.flush()
+}
+
+// complete waits until the reply is ready and makes its answer. Whichever of Finish and Cancel is left over is nil
+// afterwards if the other has been called.
+func (c *connection) complete(reply *pendingReply) (err error) {
+	if reply.Wait != nil {
+		select {
+		case <-reply.Wait:
+		case <-c.info.Context.Done():
+			return c.info.Context.Err()
+		}
+	}
+	finish := reply.Finish
+	reply.Finish, reply.Cancel = nil, nil
+	if finish != nil {
+		defer func() {
+			if recovered := recover(); recovered != nil {
+				err = c.panicked(recovered)
+			}
+		}()
+		reply.Response = finish()
+	}
+	if reply.Response == nil {
+		return errNoAnswer
+	}
+	return nil
+}
