@@ -150,21 +150,22 @@ func internalBrokerSettings() []string {
 }
 
 // CheckBrokerChange tells whether a broker setting may get a value at run time; nil takes an earlier one back. Its
-// error carries INVALID_CONFIG. Only the defaults of topics may change: everything else is read at start.
+// error carries INVALID_REQUEST, as Kafka's does. Only the defaults of topics may change: everything else is read at
+// start.
 func CheckBrokerChange(name string, value *string) error {
 	setting, ok := LookupBroker(name)
 	switch {
 	case !ok:
-		return invalid("unknown broker setting %s%s", name, suggestion(Nearest(name)))
+		return refused("unknown broker setting %s%s", name, suggestion(Nearest(name)))
 	case setting.Effect == Removed:
-		return invalid("%s is not a setting of Kafka 4.4: %s", name, setting.Doc)
+		return refused("%s is not a setting of Kafka 4.4: %s", name, setting.Doc)
 	case setting.ReadOnly:
-		return invalid("%s cannot be changed while the node runs: set it in the node's configuration and start again", name)
+		return refused("%s cannot be changed while the node runs: set it in the node's configuration and start again", name)
 	case value == nil:
 		return nil
 	}
 	if err := setting.ValidateBroker(*value); err != nil {
-		return invalid("%w", err)
+		return refused("%w", err)
 	}
 	return nil
 }

@@ -3,6 +3,12 @@ package config
 // brokerReplicationRows are the settings of replication and quotas.
 func brokerReplicationRows() []row {
 	return []row{
+		{"follower.replication.throttled.rate", Long, "9223372036854775807", ClusterWide, atLeast(0), Later,
+			"Bytes a second of the throttled replicas that this broker follows; Kafka has it at run time only."},
+		{"leader.replication.throttled.rate", Long, "9223372036854775807", ClusterWide, atLeast(0), Later,
+			"Bytes a second of the throttled replicas that this broker leads; Kafka has it at run time only."},
+		{"replica.alter.log.dirs.io.max.bytes.per.second", Long, "9223372036854775807", ClusterWide, atLeast(0), Later,
+			"Bytes a second of the replicas that move between log directories; Kafka has it at run time only."},
 		{"alter.log.dirs.replication.quota.window.num", Int, "11", ReadOnly, atLeast(1), NoEffect, ""},
 		{"alter.log.dirs.replication.quota.window.size.seconds", Int, "1", ReadOnly, atLeast(1), NoEffect, ""},
 		{"auto.leader.rebalance.enable", Boolean, "true", ReadOnly, nil, Later,

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 
 	"github.com/firnlog/firn/internal/kafka"
 )
@@ -88,57 +87,19 @@ func isTrue(value string) bool {
 	return err == nil && b
 }
 
-// configError is what the client reads, with the code that goes before it.
-type configError struct{ cause error }
-
-func (e *configError) Error() string   { return e.cause.Error() }
-func (e *configError) Unwrap() []error { return []error{e.cause, kafka.InvalidConfig} }
-
-func invalid(format string, args ...any) error { return &configError{fmt.Errorf(format, args...)} }
-
-// suggestion is the end of a message about an unknown name.
-func suggestion(nearest string) string {
-	if nearest == "" {
-		return ""
-	}
-	return fmt.Sprintf("; did you mean %s?", nearest)
+// codedError is what the client reads, with the code that goes before it.
+type codedError struct {
+	cause error
+	code  kafka.Errno
 }
 
-// NearestTopic is the topic setting whose name is most like the given one, or "".
-func NearestTopic(name string) string { return nearest(name, topicIndex) }
+func (e *codedError) Error() string   { return e.cause.Error() }
+func (e *codedError) Unwrap() []error { return []error{e.cause, e.code} }
 
-// nearest finds the name with the fewest edits, if they are few enough to be a slip.
-func nearest(name string, known *index) string {
-	name = strings.ToLower(name)
-	best, bestEdits := "", max(3, len(name)/4)+1
-	for _, row := range known.rows {
-		if row.Internal || row.Effect == Removed {
-			continue
-		}
-		if edits := editDistance(name, row.Name); edits < bestEdits {
-			best, bestEdits = row.Name, edits
-		}
-	}
-	return best
+func invalid(format string, args ...any) error {
+	return &codedError{fmt.Errorf(format, args...), kafka.InvalidConfig}
 }
 
-// editDistance counts the insertions, deletions and replacements that make a into b (Levenshtein).
-func editDistance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			cost := diagonal
-			if a[i] != b[j] {
-				cost++
-			}
-			diagonal = row[j+1]
-			row[j+1] = min(cost, diagonal+1, row[j]+1)
-		}
-	}
-	return row[len(b)]
+func refused(format string, args ...any) error {
+	return &codedError{fmt.Errorf(format, args...), kafka.InvalidRequest}
 }
