@@ -103,7 +103,7 @@ func departures() map[string]departure {
 			"nobody but this machine can reach a node that was not configured: there is no authentication yet"},
 		"log.dir":          {"./firn-data/log", dataDirectory},
 		"metadata.log.dir": {"./firn-data/metadata", dataDirectory},
-		"queued.max.request.bytes": {"536870912",
+		"queued.max.request.bytes": {"1073741824",
 			"what clients may claim of a node's memory is bounded from the start"},
 		"remote.log.storage.system.enable": {"true", "the object store is what firn is for"},
 	}
@@ -123,6 +123,8 @@ func familySetting(name string) (Setting, bool) {
 			strings.HasSuffix(name, ".principal.builder.class") {
 			s.Effect, s.Doc, s.Type, s.Sensitive = Refused, refusedDoc, Password, true
 		}
+	case name == "super.users" || name == "allow.everyone.if.no.acl.found":
+		s.Effect, s.Doc = Refused, refusedDoc // of Kafka's own authorizer
 	default:
 		return Setting{}, false
 	}

@@ -195,3 +195,26 @@ func throttledReplicas(value string) error {
 	}
 	return nil
 }
+
+// connectionOverrides allows a list of ADDRESS:COUNT, as ParseConnectionOverrides reads it.
+func connectionOverrides(value string) error {
+	_, err := ParseConnectionOverrides(value)
+	return err
+}
+
+// ParseConnectionOverrides reads max.connections.per.ip.overrides: how many connections each address may have.
+func ParseConnectionOverrides(value string) (map[string]int, error) {
+	limits := map[string]int{}
+	for _, entry := range ParseList(value) {
+		colon := strings.LastIndexByte(entry, ':')
+		if colon < 1 {
+			return nil, fmt.Errorf("must be a list ADDRESS:COUNT,ADDRESS:COUNT,...")
+		}
+		count, err := ParseInt(entry[colon+1:])
+		if err != nil || count < 0 {
+			return nil, fmt.Errorf("the number of connections in %s must be at least 0", entry)
+		}
+		limits[strings.Trim(strings.TrimSpace(entry[:colon]), "[]")] = int(count)
+	}
+	return limits, nil
+}

@@ -39,26 +39,39 @@ type BrokerLayers struct {
 	Dynamic map[string]string
 	// DynamicDefault is what was altered at run time for all brokers.
 	DynamicDefault map[string]string
-	// Static is what the node was started with.
-	Static map[string]string
-	// Defaults replaces the defaults of the table where one depends on another setting.
-	Defaults map[string]string
+	// Static is what the node was started with: a value and whether somebody set it. Where nobody did, a value that is
+	// not empty replaces the default of the table, for defaults that depend on other settings. Nil is a node on which
+	// nothing is set.
+	Static BrokerLookup
 }
 
 // Lookup answers a setting's value and whether somebody has set it. It is the BrokerLookup of ResolveTopic.
 func (l BrokerLayers) Lookup(name string) (value string, explicit bool) {
-	for _, layer := range []map[string]string{l.Dynamic, l.DynamicDefault, l.Static} {
+	for _, layer := range []map[string]string{l.Dynamic, l.DynamicDefault} {
 		if value, ok := layer[name]; ok {
 			return value, true
 		}
+	}
+	if value, ok := l.static(name); ok {
+		return value, true
 	}
 	value, _ = l.builtIn(name)
 	return value, false
 }
 
+func (l BrokerLayers) static(name string) (value string, ok bool) {
+	if l.Static == nil {
+		return "", false
+	}
+	value, explicit := l.Static(name)
+	return value, explicit
+}
+
 func (l BrokerLayers) builtIn(name string) (value string, ok bool) {
-	if value, ok := l.Defaults[name]; ok {
-		return value, true
+	if l.Static != nil {
+		if value, explicit := l.Static(name); !explicit && value != "" {
+			return value, true
+		}
 	}
 	setting, ok := brokerIndex.lookup(name)
 	return setting.Default, ok && setting.HasDefault
@@ -91,7 +104,7 @@ func DescribeTopic(overrides map[string]string, layers BrokerLayers) []Entry {
 // DescribeBroker answers every setting of a broker, sorted by name; Kafka's internal ones only where they are set.
 func DescribeBroker(layers BrokerLayers) []Entry {
 	var entries []Entry
-	for _, setting := range layers.settings() {
+	for _, setting := range brokerIndex.rows {
 		value, explicit := layers.Lookup(setting.Name)
 		if setting.Internal && !explicit {
 			continue
@@ -122,21 +135,6 @@ func DescribeBrokerDefaults(dynamicDefault map[string]string) []Entry {
 	return entries
 }
 
-// settings is the table and what is set beyond it: settings of a family whose names are of the user's making.
-func (l BrokerLayers) settings() []Setting {
-	settings := Broker()
-	for name := range l.Static {
-		if _, ok := brokerIndex.lookup(name); ok {
-			continue
-		}
-		if setting, ok := familySetting(name); ok {
-			settings = append(settings, setting)
-		}
-	}
-	slices.SortFunc(settings, func(a, b Setting) int { return strings.Compare(a.Name, b.Name) })
-	return settings
-}
-
 // synonyms lists, layer by layer, the values of the named settings. As in Kafka everything before the first one called
 // name is left out, so a setting that only a weaker synonym sets shows no synonyms and the source of a default.
 func (l BrokerLayers) synonyms(name string, names []string) []Synonym {
@@ -159,7 +157,7 @@ func (l BrokerLayers) synonyms(name string, names []string) []Synonym {
 	}
 	add(DynamicBroker, from(l.Dynamic))
 	add(DynamicDefaultBroker, from(l.DynamicDefault))
-	add(StaticBroker, from(l.Static))
+	add(StaticBroker, l.static)
 	add(BuiltIn, l.builtIn)
 	return found
 }

@@ -39,8 +39,8 @@ func TestDescribeTopicAsKafkaDoes(t *testing.T) {
 	layers := BrokerLayers{
 		Dynamic:        map[string]string{"message.max.bytes": "2000000"},
 		DynamicDefault: map[string]string{"message.max.bytes": "3000000", "log.retention.bytes": "99999999"},
-		Static: map[string]string{"log.retention.hours": "24", "log.roll.ms": "7200000", "compression.type": "lz4",
-			"min.insync.replicas": "2", "log.flush.scheduler.interval.ms": "77"},
+		Static: set(map[string]string{"log.retention.hours": "24", "log.roll.ms": "7200000", "compression.type": "lz4",
+			"min.insync.replicas": "2", "log.flush.scheduler.interval.ms": "77"}),
 	}
 	overrides := map[string]string{"cleanup.policy": "delete", "min.insync.replicas": "1"}
 	entries := DescribeTopic(overrides, layers)
@@ -64,6 +64,11 @@ func TestDescribeTopicAsKafkaDoes(t *testing.T) {
 			t.Errorf("got  %s\nwant %s", got, want)
 		}
 	}
+	for i := 1; i < len(entries); i++ {
+		if entries[i-1].Name >= entries[i].Name {
+			t.Errorf("%s comes before %s", entries[i-1].Name, entries[i].Name)
+		}
+	}
 	if len(entries) != 37 {
 		t.Errorf("%d settings are described, in Kafka 37", len(entries))
 	}
@@ -73,18 +78,21 @@ func TestDescribeTopicAsKafkaDoes(t *testing.T) {
 }
 
 func TestDescribeBrokerAsKafkaDoes(t *testing.T) {
+	static := map[string]string{"log.retention.hours": "24", "log.roll.ms": "7200000", "log.dirs": "/a , /b",
+		"log.flush.scheduler.interval.ms": "77", "delegation.token.secret.key": "hush"}
 	layers := BrokerLayers{
 		DynamicDefault: map[string]string{"log.retention.bytes": "99999999"},
-		Static: map[string]string{"log.retention.hours": "24", "log.roll.ms": "7200000", "log.dirs": "/a , /b",
-			"log.flush.scheduler.interval.ms": "77", "rsm.config.chunk.size": "5",
-			"delegation.token.secret.key": "hush", "listener.name.x.ssl.key.password": "hush"},
-		Defaults: map[string]string{"log.dir": "/data/log"},
+		Static: func(name string) (string, bool) {
+			if value, ok := static[name]; ok {
+				return value, true
+			}
+			return map[string]string{"log.dir": "/data/log"}[name], false
+		},
 	}
 	entries := DescribeBroker(layers)
 	for _, want := range []string{
 		"advertised.listeners = null @5",
 		"delegation.token.secret.key = null @4 | delegation.token.secret.key=null@4",
-		"listener.name.x.ssl.key.password = null @4 | listener.name.x.ssl.key.password=null@4",
 		"log.dir = /data/log @5 | log.dir=/data/log@5",
 		"log.dirs = /a,/b @4 | log.dirs=/a,/b@4",
 		"log.flush.interval.ms = null @5",
@@ -94,7 +102,6 @@ func TestDescribeBrokerAsKafkaDoes(t *testing.T) {
 		"log.retention.hours = 24 @4 | log.retention.hours=24@4 | log.retention.hours=168@5",
 		"log.retention.ms = null @5",
 		"log.roll.ms = 7200000 @4 | log.roll.ms=7200000@4 | log.roll.hours=168@5",
-		"rsm.config.chunk.size = 5 @4 | rsm.config.chunk.size=5@4",
 	} {
 		name, _, _ := strings.Cut(want, " ")
 		if got := line(find(t, entries, name)); got != want {
@@ -133,7 +140,7 @@ func TestAD07UntouchedSettingsAreDefaults(t *testing.T) {
 			t.Errorf("untouched: %s", line(entry))
 		}
 	}
-	secret := BrokerLayers{Static: map[string]string{"ssl.keystore.password": "hush"}}
+	secret := BrokerLayers{Static: set(map[string]string{"ssl.keystore.password": "hush"})}
 	for _, entry := range DescribeBroker(secret) {
 		if entry.Sensitive && entry.Value != nil {
 			t.Errorf("%s shows a sensitive value", entry.Name)

@@ -10,7 +10,12 @@ import (
 )
 
 // set is a broker on which the given settings are set.
-func set(values map[string]string) BrokerLookup { return BrokerLayers{Static: values}.Lookup }
+func set(values map[string]string) BrokerLookup {
+	return func(name string) (string, bool) {
+		value, ok := values[name]
+		return value, ok
+	}
+}
 
 func TestResolveTopicWithNothingSetIsKafkasDefaults(t *testing.T) {
 	got, err := ResolveTopic(nil, NoBroker)
