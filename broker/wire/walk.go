@@ -22,12 +22,7 @@ type bodyWalker struct {
 // allocate more than memoryBase plus memoryPerByte times its length.
 func checkBody(key, version int16, body []byte) error {
 	malformed := func(what string) error { return &MalformedError{Key: key, Version: version, What: what} }
-	layout, ok := layouts[key]
-	if !ok {
-		return malformed("no layout of this request is known")
-	}
-	w := bodyWalker{cursor: cursor{data: body}, version: version, flexible: mustAPI(key).Flexible(version)}
-	w.walkStructure(layout)
+	w := walkBody(key, version, body)
 	if !w.ok() {
 		return malformed(w.failure)
 	}
@@ -35,6 +30,17 @@ func checkBody(key, version int16, body []byte) error {
 		return malformed(fmt.Sprintf("a body of %d bytes would take %d bytes of memory", len(body), w.memory))
 	}
 	return nil
+}
+
+// walkBody walks a body to its end, or to where it is malformed.
+func walkBody(key, version int16, body []byte) bodyWalker {
+	w := bodyWalker{cursor: cursor{data: body}, version: version, flexible: mustAPI(key).Flexible(version)}
+	layout, ok := layouts[key]
+	if !ok {
+		w.fail("no layout of this request is known")
+	}
+	w.walkStructure(layout)
+	return w
 }
 
 func (w *bodyWalker) walkStructure(fields []field) {

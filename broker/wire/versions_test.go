@@ -1,0 +1,74 @@
+package wire
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
+)
+
+func TestVersionsTableAgreesWithKmsg(t *testing.T) {
+	for _, api := range APIs() {
+		t.Run(api.Name, func(t *testing.T) {
+			if name := kmsg.NameForKey(api.Key); name != api.Name {
+				t.Errorf("kmsg calls key %d %s", api.Key, name)
+			}
+			request := kmsg.RequestForKey(api.Key)
+			if request.MaxVersion() < api.Max {
+				t.Errorf("kmsg knows versions up to %d, the table has %d", request.MaxVersion(), api.Max)
+			}
+			for version := api.Min; version <= api.Max; version++ {
+				request.SetVersion(version)
+				if got := api.Flexible(version); got != request.IsFlexible() {
+					t.Errorf("version %d: flexible is %v, kmsg says %v", version, got, request.IsFlexible())
+				}
+				response := request.ResponseKind()
+				response.SetVersion(version)
+				if got := api.Flexible(version); got != response.IsFlexible() {
+					t.Errorf("version %d: the response's flexibility differs in kmsg", version)
+				}
+			}
+			if _, ok := layouts[api.Key]; !ok && api.Key != KeyProduce {
+				t.Error("has no layout, so its requests could not be decoded")
+			}
+		})
+	}
+}
+
+func TestVersionsTableIsThatOfKafka42(t *testing.T) {
+	want := map[int16][2]int16{ // advertised minimum and maximum
+		0: {0, 13}, 1: {4, 18}, 2: {1, 11}, 3: {0, 13}, 18: {0, 4}, 19: {2, 7}, 20: {1, 6}, 21: {0, 2}, 22: {0, 5},
+		23: {2, 4}, 32: {1, 4}, 37: {0, 3}, 44: {0, 1}, 60: {0, 2},
+	}
+	apis := APIs()
+	if len(apis) != len(want) {
+		t.Errorf("%d APIs are served, want %d", len(apis), len(want))
+	}
+	if !slices.IsSortedFunc(apis, func(a, b API) int { return int(a.Key) - int(b.Key) }) {
+		t.Error("the table is not sorted by key")
+	}
+	for _, api := range apis {
+		if got := [2]int16{api.Min, api.Max}; got != want[api.Key] {
+			t.Errorf("%s is advertised as %v, want %v", api.Name, got, want[api.Key])
+		}
+		if api.Key != KeyProduce && api.ServedFrom != api.Min {
+			t.Errorf("%s advertises version %d and serves from %d", api.Name, api.Min, api.ServedFrom)
+		}
+	}
+}
+
+// PR-07: librdkafka looks at the low end of Produce to decide whether it may compress.
+func TestPR07ProduceIsAdvertisedFromZeroAndServedFromThree(t *testing.T) {
+	api, _ := LookupAPI(KeyProduce)
+	if api.Min != 0 || api.ServedFrom != 3 {
+		t.Fatalf("Produce is advertised from %d and served from %d", api.Min, api.ServedFrom)
+	}
+	for version := int16(0); version < 3; version++ {
+		if api.Serves(version) {
+			t.Errorf("Produce version %d must not be served", version)
+		}
+		if _, err := ParseProduce(version, nil); err == nil {
+			t.Errorf("Produce version %d was parsed", version)
+		}
+	}
+}
