@@ -72,7 +72,7 @@ func errorLine(ctx context.Context, err error) string {
 	}
 	line := strings.Join(lines, "; ")
 	if advice := adviceFor(err); advice != "" {
-		line += "; " + advice
+		line = strings.TrimRight(line, ".") + "; " + advice
 	}
 	return line
 }

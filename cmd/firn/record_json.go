@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 	"time"
 	"unicode/utf8"
 
@@ -108,7 +109,7 @@ func parseRecordJSON(line []byte) (*kgo.Record, error) {
 	decoder.DisallowUnknownFields()
 	var input inputJSON
 	if err := decoder.Decode(&input); err != nil {
-		return nil, err
+		return nil, plainJSONError(err)
 	}
 	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
 		return nil, errors.New("more follows the object on its line")
@@ -118,7 +119,7 @@ func parseRecordJSON(line []byte) (*kgo.Record, error) {
 	}
 	var value *string
 	if err := json.Unmarshal(input.Value, &value); err != nil {
-		return nil, fmt.Errorf(`"value" must be a string or null: %w`, err)
+		return nil, errors.New(`"value" must be a string or null`)
 	}
 	record := &kgo.Record{Partition: anyPartition}
 	if input.Partition != nil {
@@ -136,6 +137,20 @@ func parseRecordJSON(line []byte) (*kgo.Record, error) {
 	}
 	record.Headers, err = headersOf(input.Headers)
 	return record, err
+}
+
+// plainJSONError leaves Go's types out of what the JSON package says.
+func plainJSONError(err error) error {
+	var wrongType *json.UnmarshalTypeError
+	switch {
+	case errors.As(err, &wrongType) && wrongType.Field == "":
+		return fmt.Errorf("a JSON object is expected, not a %s", wrongType.Value)
+	case errors.As(err, &wrongType):
+		return fmt.Errorf("%q must not be a %s", wrongType.Field, wrongType.Value)
+	case errors.Is(err, io.ErrUnexpectedEOF):
+		return errors.New("the JSON object does not end on its line")
+	}
+	return errors.New(strings.TrimPrefix(err.Error(), "json: "))
 }
 
 func headersOf(headers []headerJSON) ([]kgo.RecordHeader, error) {

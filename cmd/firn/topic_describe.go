@@ -10,6 +10,8 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/firnlog/firn/internal/kafka"
 )
 
 // topicDescriptions is what `topic describe` found.
@@ -118,7 +120,7 @@ func describeTopics(client *session, names []string) (*topicDescriptions, error)
 }
 
 func describeTopic(detail kadm.TopicDetail, offsets topicOffsets) topicDescription {
-	topic := topicDescription{Topic: detail.Topic, ID: detail.ID.String(), Internal: detail.IsInternal,
+	topic := topicDescription{Topic: detail.Topic, ID: kafka.UUID(detail.ID).String(), Internal: detail.IsInternal,
 		Replicas: detail.Partitions.NumReplicas(), Configs: []configDescription{}, Notes: []string{}}
 	for _, p := range detail.Partitions.Sorted() {
 		partition := partitionDescription{Partition: p.Partition, Leader: p.Leader, LeaderEpoch: p.LeaderEpoch,

@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -76,17 +77,25 @@ func (t *topicDescription) writeConfigs(w io.Writer, showDefaults bool) error {
 }
 
 func (t *topicDescription) writePartitions(w io.Writer) error {
+	header := []string{"PARTITION", "LEADER", "EPOCH", "REPLICAS", "ISR", "START", "LOCAL START", "TIERED END", "END"}
 	rows := make([][]string, 0, len(t.Partitions))
+	broken := slices.ContainsFunc(t.Partitions, func(p partitionDescription) bool { return p.Error != "" })
+	if broken {
+		header = append(header, "ERROR")
+	}
 	for _, p := range t.Partitions {
 		leader := "none"
 		if p.Leader >= 0 {
 			leader = strconv.Itoa(int(p.Leader))
 		}
-		rows = append(rows, []string{strconv.Itoa(int(p.Partition)), leader, strconv.Itoa(int(p.LeaderEpoch)),
-			joined(p.Replicas), joined(p.ISR), known(p.Start), known(p.LocalStart), known(p.TieredEnd), known(p.End), p.Error})
+		row := []string{strconv.Itoa(int(p.Partition)), leader, strconv.Itoa(int(p.LeaderEpoch)),
+			joined(p.Replicas), joined(p.ISR), known(p.Start), known(p.LocalStart), known(p.TieredEnd), known(p.End)}
+		if broken {
+			row = append(row, p.Error)
+		}
+		rows = append(rows, row)
 	}
-	return table(w, []string{"PARTITION", "LEADER", "EPOCH", "REPLICAS", "ISR",
-		"START", "LOCAL START", "TIERED END", "END", ""}, rows)
+	return table(w, header, rows)
 }
 
 // counted is a number with its noun: 1 partition, 2 partitions.

@@ -7,6 +7,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/twmb/franz-go/pkg/kadm"
+
+	"github.com/firnlog/firn/internal/kafka"
 )
 
 // topicList is what `topic list` found, by name.
@@ -54,7 +56,7 @@ func listTopics(topics kadm.TopicDetails, internal bool) (*topicList, error) {
 		if topic.IsInternal && !internal {
 			continue
 		}
-		listed := listedTopic{Topic: name, ID: topic.ID.String(), Internal: topic.IsInternal,
+		listed := listedTopic{Topic: name, ID: kafka.UUID(topic.ID).String(), Internal: topic.IsInternal,
 			Partitions: len(topic.Partitions), Replicas: topic.Partitions.NumReplicas()}
 		if topic.Err != nil {
 			listed.Error = topic.Err.Error()

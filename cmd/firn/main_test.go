@@ -1,0 +1,209 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"net"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// outcome is what one command line printed and returned.
+type outcome struct {
+	status   int
+	out, err string
+}
+
+func firn(t *testing.T, stdin string, args ...string) outcome {
+	t.Helper()
+	var out, errs bytes.Buffer
+	status := run(t.Context(), args, streams{in: strings.NewReader(stdin), out: &out, err: &errs})
+	return outcome{status: status, out: out.String(), err: errs.String()}
+}
+
+// leaves calls visit with every command of our own that does something.
+func leaves(cmd *cobra.Command, visit func(*cobra.Command)) {
+	for _, child := range cmd.Commands() {
+		if child.Name() == "help" || child.Name() == "completion" {
+			continue // cobra's own
+		}
+		if child.HasSubCommands() {
+			leaves(child, visit)
+			continue
+		}
+		visit(child)
+	}
+}
+
+func TestEveryCommandSpeaksJSONAndSaysWhatItDoes(t *testing.T) {
+	count := 0
+	leaves(rootCommand(), func(cmd *cobra.Command) {
+		count++
+		path := cmd.CommandPath()
+		flag := cmd.Flags().Lookup("format")
+		if flag == nil {
+			t.Errorf("%s has no --format", path)
+			return
+		}
+		if flag.Shorthand != "f" || !strings.Contains(flag.Usage, formatJSON) {
+			t.Errorf("%s: --format must be -f and know %s, but is -%s: %s", path, formatJSON, flag.Shorthand, flag.Usage)
+		}
+		if cmd.Short == "" || strings.HasSuffix(cmd.Short, ".") {
+			t.Errorf("%s: short description %q", path, cmd.Short)
+		}
+		if cmd.RunE == nil || cmd.Run != nil {
+			t.Errorf("%s must return its error", path)
+		}
+	})
+	if count < 10 {
+		t.Fatalf("only %d commands were found", count)
+	}
+}
+
+func TestFormatHelpNeedsNeitherArgumentsNorACluster(t *testing.T) {
+	for _, args := range [][]string{
+		{"topic", "create"}, {"topic", "describe"}, {"topic", "list"}, {"topic", "alter"}, {"topic", "delete"},
+		{"produce"}, {"consume"}, {"tier", "status"}, {"tier", "ls"}, {"version"},
+	} {
+		got := firn(t, "", append(args, "--format", "help")...)
+		if got.status != 0 || !strings.HasPrefix(got.out, "{\n") || !strings.Contains(got.out, `": `) {
+			t.Errorf("firn %s --format help: status %d, output %q, error %q", strings.Join(args, " "), got.status, got.out, got.err)
+		}
+	}
+}
+
+func TestAWrongCommandLineIsOneLineAndStatusTwo(t *testing.T) {
+	for _, test := range []struct{ line, want string }{
+		{"topik", "did you mean topic?"},
+		{"topic", "a command is missing"},
+		{"topic creat x", "did you mean create?"},
+		{"topic create", "requires at least 1 arg(s)"},
+		{"topic create x -c nonsense", "is not KEY=VALUE"},
+		{"topic create x -c a=1 -c a=2", "given twice"},
+		{"topic alter x", "nothing to change"},
+		{"topic alter x -c a=1 --delete a", "both set and deleted"},
+		{"topic alter x --delete a=1", "takes KEY alone"},
+		{"topic list --nonsense", "unknown flag"},
+		{"topic list --format yaml", `unknown format "yaml"`},
+		{"produce", "firn produce TOPIC"},
+		{"produce x --acks 2", "unknown --acks"},
+		{"produce x -z brotli", "unknown --compression"},
+		{"produce x -K : -k key", "exclude each other"},
+		{"produce x -p 1 --repartition", "exclude each other"},
+		{"produce x -f json -K :", "belongs to --format text"},
+		{"produce x --timestamp yesterday", "is not a time"},
+		{"produce x -H =v", "has no key"},
+		{"produce x -f %Z", "layout"},
+		{"consume", "firn consume TOPIC"},
+		{"consume x -o middle", "is not start, end"},
+		{"consume x -F -o 1:5", "has no end"},
+		{"consume x -n -1", "must not be negative"},
+		{"consume x -f yaml", "a layout has percent signs"},
+		{"consume x --keys -f json", "belong to --format text"},
+		{"tier ls", "firn tier ls TOPIC"},
+	} {
+		got := firn(t, "", strings.Fields(test.line)...)
+		if got.status != exitUsage || !strings.Contains(got.err, test.want) || strings.Count(got.err, "\n") != 1 ||
+			!strings.HasPrefix(got.err, "firn: ") {
+			t.Errorf("firn %s: status %d, error %q, want status %d and one line with %q",
+				test.line, got.status, got.err, exitUsage, test.want)
+		}
+	}
+}
+
+// TestCL02ABadBrokerFailsAtOnce: every command that needs a cluster says where it looked and exits non-zero.
+func TestCL02ABadBrokerFailsAtOnce(t *testing.T) {
+	address := closedPort(t)
+	for _, line := range []string{
+		"topic list", "topic create x", "topic describe x", "topic alter x -c a=1", "topic delete x",
+		"produce x", "consume x", "consume x --follow",
+	} {
+		got := firn(t, "record\n", append(strings.Fields(line), "-b", address)...)
+		want := "firn: cannot reach a broker at " + address +
+			": connection refused; is `firn serve` running, or give -b HOST:PORT\n"
+		if got.status != exitFailed || got.err != want || got.out != "" {
+			t.Errorf("firn %s: status %d, output %q, error %q, want %q", line, got.status, got.out, got.err, want)
+		}
+	}
+	for _, line := range []string{"tier status", "tier ls x"} {
+		got := firn(t, "", append(strings.Fields(line), "--http", address)...)
+		if got.status != exitFailed || !strings.Contains(got.err, "give --http HOST:PORT") || strings.Count(got.err, "\n") != 1 {
+			t.Errorf("firn %s: status %d, error %q", line, got.status, got.err)
+		}
+	}
+}
+
+// closedPort is an address that refuses connections.
+func closedPort(t *testing.T) string {
+	t.Helper()
+	var listen net.ListenConfig
+	listener, err := listen.Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := listener.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return listener.Addr().String()
+}
+
+func TestAnInterruptEndsACommand(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	var out, errs bytes.Buffer
+	status := run(ctx, []string{"topic", "list", "-b", closedPort(t)}, streams{in: strings.NewReader(""), out: &out, err: &errs})
+	if status != exitFailed || errs.String() != "firn: interrupted\n" {
+		t.Errorf("status %d, error %q", status, errs.String())
+	}
+}
+
+func TestBrokerAddresses(t *testing.T) {
+	for _, test := range []struct {
+		name         string
+		flags        []string
+		firn, kafka  string
+		want, failed string
+	}{
+		{name: "nothing said means this machine", want: "127.0.0.1:9092"},
+		{name: "the flag wins over the environment", flags: []string{"a:1"}, firn: "b:2", want: "a:1"},
+		{name: "firn's variable wins over Kafka's", firn: "b:2,c:3", kafka: "d:4", want: "b:2 c:3"},
+		{name: "Kafka's variable counts", kafka: "d:4", want: "d:4"},
+		{name: "a missing port is Kafka's", flags: []string{"host", "other:1"}, want: "host:9092 other:1"},
+		{name: "an address of IPv6", flags: []string{"[::1]:9", "::1", "[::2]"}, want: "[::1]:9 [::1]:9092 [::2]:9092"},
+		{name: "a port alone is this machine's", flags: []string{":9093"}, want: "127.0.0.1:9093"},
+		{name: "too many colons", flags: []string{"a:1:2"}, failed: "is not an address"},
+		{name: "an empty address", flags: []string{""}, failed: "is empty"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Setenv("FIRN_BROKERS", test.firn)
+			t.Setenv("KAFKA_BROKERS", test.kafka)
+			seeds, err := (&brokerFlag{addresses: test.flags}).seeds()
+			if test.failed != "" {
+				if err == nil || !strings.Contains(err.Error(), test.failed) {
+					t.Fatalf("seeds %v, error %v, want %q", seeds, err, test.failed)
+				}
+				return
+			}
+			if got := strings.Join(seeds, " "); err != nil || got != test.want {
+				t.Errorf("seeds %q, error %v, want %q", got, err, test.want)
+			}
+		})
+	}
+}
+
+func TestOutputToAFileOrBufferIsNoTerminal(t *testing.T) {
+	file, err := os.Create(t.TempDir() + "/out")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	if isTerminal(file) || isTerminal(&bytes.Buffer{}) {
+		t.Error("taken for a terminal")
+	}
+}
