@@ -23,3 +23,10 @@ type Delta struct {
 	BrokersChanged    []kafka.BrokerID
 	ControllerChanged bool
 }
+
+// Empty tells whether nothing changed that a watcher could care about.
+func (d *Delta) Empty() bool {
+	return !d.Reset && !d.ControllerChanged &&
+		len(d.TopicsCreated) == 0 && len(d.TopicsDeleted) == 0 && len(d.PartitionsChanged) == 0 &&
+		len(d.ConfigsChanged) == 0 && len(d.TierChanged) == 0 && len(d.BrokersChanged) == 0
+}

@@ -63,6 +63,9 @@ func (b *Batch) Scan(space Space, part Range, visit func(key, value []byte) erro
 // Bytes is the size of the changes so far.
 func (b *Batch) Bytes() int { return b.batch.Len() }
 
+// Empty tells whether there are no changes yet.
+func (b *Batch) Empty() bool { return b.batch.Empty() }
+
 // Commit applies the changes. The batch must be closed afterwards all the same.
 func (b *Batch) Commit(durability Durability) error {
 	if b.err != nil {

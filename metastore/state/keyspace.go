@@ -38,15 +38,23 @@ func (k *Keyspace) ScanRange(part Range, visit func(key, value []byte) error) er
 	return scan(k.db.pebble, k.space, part, visit)
 }
 
+// First returns copies of the space's first key and its value; nil if the space is empty.
+func (k *Keyspace) First() (key, value []byte, err error) {
+	return k.seek((*pebble.Iterator).First)
+}
+
 // Last returns copies of the space's last key and its value; nil if the space is empty.
 func (k *Keyspace) Last() (key, value []byte, err error) {
-	lower, upper := Range{}.bounds(k.space)
-	iterator, err := k.db.pebble.NewIter(&pebble.IterOptions{LowerBound: lower, UpperBound: upper})
+	return k.seek((*pebble.Iterator).Last)
+}
+
+func (k *Keyspace) seek(move func(*pebble.Iterator) bool) (key, value []byte, err error) {
+	iterator, err := k.iterate(Range{})
 	if err != nil {
-		return nil, nil, fmt.Errorf("scan the state database: %w", err)
+		return nil, nil, err
 	}
 	defer func() { err = errors.Join(err, iterator.Close()) }()
-	if !iterator.Last() {
+	if !move(iterator) {
 		return nil, nil, iterator.Error()
 	}
 	stored, err := iterator.ValueAndErr()
@@ -54,6 +62,25 @@ func (k *Keyspace) Last() (key, value []byte, err error) {
 		return nil, nil, fmt.Errorf("scan the state database: %w", err)
 	}
 	return append([]byte{}, iterator.Key()[1:]...), append([]byte{}, stored...), nil
+}
+
+// Any tells whether a range has a key at all.
+func (k *Keyspace) Any(part Range) (found bool, err error) {
+	iterator, err := k.iterate(part)
+	if err != nil {
+		return false, err
+	}
+	defer func() { err = errors.Join(err, iterator.Close()) }()
+	return iterator.First(), iterator.Error()
+}
+
+func (k *Keyspace) iterate(part Range) (*pebble.Iterator, error) {
+	lower, upper := part.bounds(k.space)
+	iterator, err := k.db.pebble.NewIter(&pebble.IterOptions{LowerBound: lower, UpperBound: upper})
+	if err != nil {
+		return nil, fmt.Errorf("scan the state database: %w", err)
+	}
+	return iterator, nil
 }
 
 // Update makes several changes to the space at once: after a crash all of them are there or none.

@@ -1,0 +1,167 @@
+package controller
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"github.com/firnlog/firn/internal/kafka"
+	"github.com/firnlog/firn/metastore/command"
+	"github.com/firnlog/firn/metastore/image"
+)
+
+// Request asks for places for new partitions of one topic.
+type Request struct {
+	FirstPartition    int32 // number of the first new one: 0 for a new topic
+	Count             int32
+	ReplicationFactor int16
+}
+
+// MaxPartitionsPerRequest bounds one request: each partition costs descriptors and memory on every replica, and a
+// mistyped number must not take the cluster down.
+const MaxPartitionsPerRequest = 100_000
+
+// Place spreads the replicas of new partitions. Leaders go round all brokers, beginning at another one for each topic;
+// followers go round as well, one step further after each round of leaders, and a rack gets a second replica of a
+// partition only when every rack has one.
+func Place(img *image.Image, request Request) ([]command.NewPartition, error) {
+	brokers := alternateRacks(img.Brokers)
+	if request.Count < 1 || request.Count > MaxPartitionsPerRequest {
+		return nil, fmt.Errorf("the number of new partitions must be between 1 and %d, not %d: %w",
+			MaxPartitionsPerRequest, request.Count, kafka.InvalidPartitions)
+	}
+	if request.ReplicationFactor < 1 || int(request.ReplicationFactor) > len(brokers) {
+		return nil, fmt.Errorf("replication factor %d is not possible with %d brokers: %w",
+			request.ReplicationFactor, len(brokers), kafka.InvalidReplicationFactor)
+	}
+	directories := newDirectories(img)
+	partitions := make([]command.NewPartition, request.Count)
+	for i := range partitions {
+		turn := img.TopicCount() + int(request.FirstPartition) + i
+		replicas := pickReplicas(brokers, turn, int(request.ReplicationFactor))
+		partitions[i] = directories.assign(replicas)
+	}
+	return partitions, nil
+}
+
+// PlaceOn takes brokers that a client has chosen, one list a partition.
+func PlaceOn(img *image.Image, assignments [][]kafka.BrokerID) ([]command.NewPartition, error) {
+	if len(assignments) == 0 || len(assignments) > MaxPartitionsPerRequest {
+		return nil, fmt.Errorf("the number of new partitions must be between 1 and %d, not %d: %w",
+			MaxPartitionsPerRequest, len(assignments), kafka.InvalidPartitions)
+	}
+	directories := newDirectories(img)
+	partitions := make([]command.NewPartition, len(assignments))
+	for i, replicas := range assignments {
+		if err := checkAssignment(img, replicas, len(assignments[0])); err != nil {
+			return nil, fmt.Errorf("assignment of partition %d: %w", i, err)
+		}
+		partitions[i] = directories.assign(slices.Clone(replicas))
+	}
+	return partitions, nil
+}
+
+func checkAssignment(img *image.Image, replicas []kafka.BrokerID, replicationFactor int) error {
+	if len(replicas) == 0 || len(replicas) != replicationFactor {
+		return fmt.Errorf("%d replicas, the first partition has %d: %w",
+			len(replicas), replicationFactor, kafka.InvalidReplicaAssignment)
+	}
+	for i, replica := range replicas {
+		if _, known := img.Broker(replica); !known {
+			return fmt.Errorf("broker %d is not registered: %w", replica, kafka.InvalidReplicaAssignment)
+		}
+		if slices.Contains(replicas[:i], replica) {
+			return fmt.Errorf("broker %d is listed twice: %w", replica, kafka.InvalidReplicaAssignment)
+		}
+	}
+	return nil
+}
+
+// alternateRacks orders brokers so that neighbours are in different racks as far as possible: the first of each rack,
+// then the second of each, and so on. A broker without a rack counts as a rack of its own name "".
+func alternateRacks(brokers []*image.Broker) []*image.Broker {
+	seen := make(map[string]int)
+	round := make(map[kafka.BrokerID]int, len(brokers))
+	for _, broker := range brokers {
+		round[broker.ID] = seen[rackOf(broker)]
+		seen[rackOf(broker)]++
+	}
+	ordered := slices.Clone(brokers)
+	slices.SortFunc(ordered, func(a, b *image.Broker) int {
+		return cmp.Or(
+			cmp.Compare(round[a.ID], round[b.ID]), cmp.Compare(rackOf(a), rackOf(b)), cmp.Compare(a.ID, b.ID))
+	})
+	return ordered
+}
+
+func rackOf(broker *image.Broker) string {
+	if broker.Rack == nil {
+		return ""
+	}
+	return *broker.Rack
+}
+
+// pickReplicas chooses the brokers of one partition, the leader first. turn counts partitions over all topics.
+func pickReplicas(brokers []*image.Broker, turn, count int) []kafka.BrokerID {
+	leader := brokers[turn%len(brokers)]
+	others := make([]*image.Broker, 0, len(brokers)-1)
+	for i := range len(brokers) - 1 {
+		shift := (turn/len(brokers) + i) % (len(brokers) - 1)
+		others = append(others, brokers[(turn+1+shift)%len(brokers)])
+	}
+	replicas := []kafka.BrokerID{leader.ID}
+	racks := map[string]int{rackOf(leader): 1}
+	for len(replicas) < count {
+		next := 0
+		for i, broker := range others {
+			if racks[rackOf(broker)] < racks[rackOf(others[next])] {
+				next = i
+			}
+		}
+		replicas = append(replicas, others[next].ID)
+		racks[rackOf(others[next])]++
+		others = slices.Delete(others, next, next+1)
+	}
+	return replicas
+}
+
+// directories chooses each replica's log directory: the one of its broker with the fewest replicas.
+type directories struct {
+	image *image.Image
+	used  map[kafka.UUID]int // replicas per directory; directory ids are unique in the cluster
+}
+
+func newDirectories(img *image.Image) *directories {
+	d := &directories{image: img}
+	if slices.ContainsFunc(img.Brokers, func(b *image.Broker) bool { return len(b.Directories) > 1 }) {
+		d.used = make(map[kafka.UUID]int)
+		for topic := range img.Topics() {
+			for i := range topic.Partitions {
+				d.count(topic.Partitions[i].Directories)
+			}
+		}
+	}
+	return d
+}
+
+func (d *directories) count(ids []kafka.UUID) {
+	for _, id := range ids {
+		d.used[id]++
+	}
+}
+
+func (d *directories) assign(replicas []kafka.BrokerID) command.NewPartition {
+	partition := command.NewPartition{Replicas: replicas, Directories: make([]kafka.UUID, len(replicas))}
+	for i, replica := range replicas {
+		broker, _ := d.image.Broker(replica)
+		if len(broker.Directories) > 0 {
+			partition.Directories[i] = slices.MinFunc(broker.Directories, func(a, b kafka.UUID) int {
+				return cmp.Compare(d.used[a], d.used[b])
+			})
+		}
+	}
+	if d.used != nil {
+		d.count(partition.Directories)
+	}
+	return partition
+}
