@@ -10,55 +10,58 @@ import (
 	"github.com/firnlog/firn/metastore/image"
 )
 
-// Request asks for places for new partitions of one topic.
-type Request struct {
-	FirstPartition    int32 // number of the first new one: 0 for a new topic
-	Count             int32
-	ReplicationFactor int16
-}
-
 // MaxPartitionsPerRequest bounds one request: each partition costs descriptors and memory on every replica, and a
 // mistyped number must not take the cluster down.
 const MaxPartitionsPerRequest = 100_000
 
-// Place spreads the replicas of new partitions. Leaders go round all brokers, beginning at another one for each topic;
+// Placement is the controller's part in creating topics and partitions. It keeps nothing.
+type Placement struct{}
+
+// Place spreads the replicas of new partitions of one topic; first is the number of the first of them. Leaders go round all brokers, beginning at another one for each topic;
 // followers go round as well, one step further after each round of leaders, and a rack gets a second replica of a
 // partition only when every rack has one.
-func Place(img *image.Image, request Request) ([]command.NewPartition, error) {
+func (Placement) Place(
+	img *image.Image, first, partitions int32, replicationFactor int16,
+) ([]command.NewPartition, error) {
 	brokers := alternateRacks(img.Brokers)
-	if request.Count < 1 || request.Count > MaxPartitionsPerRequest {
-		return nil, fmt.Errorf("the number of new partitions must be between 1 and %d, not %d: %w",
-			MaxPartitionsPerRequest, request.Count, kafka.InvalidPartitions)
+	if err := checkCount(int(partitions)); err != nil {
+		return nil, err
 	}
-	if request.ReplicationFactor < 1 || int(request.ReplicationFactor) > len(brokers) {
+	if replicationFactor < 1 || int(replicationFactor) > len(brokers) {
 		return nil, fmt.Errorf("replication factor %d is not possible with %d brokers: %w",
-			request.ReplicationFactor, len(brokers), kafka.InvalidReplicationFactor)
+			replicationFactor, len(brokers), kafka.InvalidReplicationFactor)
 	}
 	directories := newDirectories(img)
-	partitions := make([]command.NewPartition, request.Count)
-	for i := range partitions {
-		turn := img.TopicCount() + int(request.FirstPartition) + i
-		replicas := pickReplicas(brokers, turn, int(request.ReplicationFactor))
-		partitions[i] = directories.assign(replicas)
+	placed := make([]command.NewPartition, partitions)
+	for i := range placed {
+		turn := img.TopicCount() + int(first) + i
+		placed[i] = directories.assign(pickReplicas(brokers, turn, int(replicationFactor)))
 	}
-	return partitions, nil
+	return placed, nil
 }
 
-// PlaceOn takes brokers that a client has chosen, one list a partition.
-func PlaceOn(img *image.Image, assignments [][]kafka.BrokerID) ([]command.NewPartition, error) {
-	if len(assignments) == 0 || len(assignments) > MaxPartitionsPerRequest {
-		return nil, fmt.Errorf("the number of new partitions must be between 1 and %d, not %d: %w",
-			MaxPartitionsPerRequest, len(assignments), kafka.InvalidPartitions)
+// Assign takes brokers that a client has chosen: brokers[i] are the replicas of the i-th new partition.
+func (Placement) Assign(img *image.Image, brokers [][]kafka.BrokerID) ([]command.NewPartition, error) {
+	if err := checkCount(len(brokers)); err != nil {
+		return nil, err
 	}
 	directories := newDirectories(img)
-	partitions := make([]command.NewPartition, len(assignments))
-	for i, replicas := range assignments {
-		if err := checkAssignment(img, replicas, len(assignments[0])); err != nil {
-			return nil, fmt.Errorf("assignment of partition %d: %w", i, err)
+	placed := make([]command.NewPartition, len(brokers))
+	for i, replicas := range brokers {
+		if err := checkAssignment(img, replicas, len(brokers[0])); err != nil {
+			return nil, fmt.Errorf("new partition %d: %w", i, err)
 		}
-		partitions[i] = directories.assign(slices.Clone(replicas))
+		placed[i] = directories.assign(slices.Clone(replicas))
 	}
-	return partitions, nil
+	return placed, nil
+}
+
+func checkCount(partitions int) error {
+	if partitions < 1 || partitions > MaxPartitionsPerRequest {
+		return fmt.Errorf("the number of new partitions must be between 1 and %d, not %d: %w",
+			MaxPartitionsPerRequest, partitions, kafka.InvalidPartitions)
+	}
+	return nil
 }
 
 func checkAssignment(img *image.Image, replicas []kafka.BrokerID, replicationFactor int) error {
