@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -168,14 +169,16 @@ func (b bodyBuilder) field(dst []byte, f *field) []byte {
 		count = 1
 	}
 	dst = b.length(dst, f.kind, count)
-	for range count {
-		if f.plain {
-			dst = b.field(dst, &f.elements[0])
-		} else {
-			dst = b.structure(dst, f.elements, tags)
-		}
+	if count == 0 {
+		return dst
 	}
-	return dst
+	var element []byte
+	if f.plain {
+		element = b.field(nil, &f.elements[0])
+	} else {
+		element = b.structure(nil, f.elements, tags)
+	}
+	return append(dst, bytes.Repeat(element, count)...)
 }
 
 func contains(f, wanted *field) bool {

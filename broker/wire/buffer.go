@@ -106,6 +106,10 @@ type Buffer struct {
 // Bytes returns the buffer's memory. It is valid while the caller holds a reference.
 func (b *Buffer) Bytes() []byte { return b.data }
 
+// dead is the reference count of a buffer that has been returned: far enough below zero to stay there, whatever is done
+// to it by mistake.
+const dead = -1 << 30
+
 // Retain takes another reference. The caller must hold one already.
 func (b *Buffer) Retain() {
 	if b.refs.Add(1) <= 1 {
@@ -120,6 +124,7 @@ func (b *Buffer) Release() {
 	case refs == 0:
 		data := b.data
 		b.data = nil
+		b.refs.Store(dead)
 		b.pool.give(data)
 	default:
 		panic("wire: buffer released more often than it was retained")

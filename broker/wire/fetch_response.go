@@ -72,9 +72,10 @@ func EncodeFetchResponse(version int16, correlationID int32, response *FetchResp
 	e := fetchEncoder{
 		appender: newFrame(mustAPI(KeyFetch).Flexible(version), sizeHint),
 		version:  version,
+		encoded:  NewResponse(),
 	}
-	if e.cuts = e.inline[:0]; records > len(e.inline) {
-		e.cuts = make([]cut, 0, records)
+	if chunks := 2*records + 1; chunks > cap(e.encoded.chunks) {
+		e.encoded.chunks = make([]Chunk, 0, chunks)
 	}
 	e.int32(response.ThrottleMs)
 	if version >= fetchSessionsFrom {
@@ -93,17 +94,12 @@ func EncodeFetchResponse(version int16, correlationID int32, response *FetchResp
 	return e.assemble(correlationID)
 }
 
-// cut is a place in the built bytes where record data belongs.
-type cut struct {
-	position int
-	records  Chunk
-}
-
+// fetchEncoder builds a response whose chunks are, in turn, bytes of dst and records.
 type fetchEncoder struct {
 	appender
 	version int16
-	cuts    []cut
-	inline  [1]cut
+	encoded *Response
+	start   int // of the bytes that are not yet in a chunk
 }
 
 func (e *fetchEncoder) topic(topic *FetchTopicResponse) {
@@ -142,10 +138,9 @@ func (e *fetchEncoder) partition(p *FetchPartitionResponse) {
 	}
 	e.bytesLength(p.Records.Size())
 	if p.Records.Size() > 0 {
-		e.cuts = append(e.cuts, cut{len(e.dst), p.Records})
-	} else {
-		p.Records.release()
+		e.cut()
 	}
+	e.encoded.AppendChunk(p.Records)
 	e.partitionTags(p)
 }
 
@@ -172,23 +167,25 @@ func (e *fetchEncoder) partitionTags(p *FetchPartitionResponse) {
 	}
 }
 
-// assemble lays bytes and records out in sending order and fills in the header.
+// cut makes a chunk of the bytes built since the last one.
+func (e *fetchEncoder) cut() {
+	e.encoded.AppendChunk(Chunk{Bytes: e.dst[e.start:]})
+	e.start = len(e.dst)
+}
+
+// assemble adds the last bytes and fills in the header.
 func (e *fetchEncoder) assemble(correlationID int32) *Response {
-	r := NewResponse()
-	if chunks := 2*len(e.cuts) + 1; chunks > cap(r.chunks) {
-		r.chunks = make([]Chunk, 0, chunks)
-	}
+	e.cut()
+	// dst may have moved while it grew: let the chunks of bytes, every other one, point to where it is now.
 	start := 0
-	for i := range e.cuts {
-		at := e.cuts[i].position
-		r.AppendChunk(Chunk{Bytes: e.dst[start:at:at]})
-		r.AppendChunk(e.cuts[i].records)
-		start = at
+	for i := 0; i < len(e.encoded.chunks); i += 2 {
+		end := start + len(e.encoded.chunks[i].Bytes)
+		e.encoded.chunks[i].Bytes = e.dst[start:end:end]
+		start = end
 	}
-	r.AppendChunk(Chunk{Bytes: e.dst[start:]})
-	binary.BigEndian.PutUint32(e.dst, uint32(r.size-lengthPrefixSize))
+	binary.BigEndian.PutUint32(e.dst, uint32(e.encoded.size-lengthPrefixSize))
 	binary.BigEndian.PutUint32(e.dst[lengthPrefixSize:], uint32(correlationID))
-	return r
+	return e.encoded
 }
 
 // sizeHint is about how long all but the records becomes, so that it is allocated once, and how many partitions have
