@@ -156,11 +156,13 @@ func unreachable(seeds []string, err error) error {
 		return fmt.Errorf("cannot reach a broker at %s: connection refused; is `firn serve` running, or give -b HOST:PORT",
 			where)
 	case errors.As(err, &lookup):
-		return fmt.Errorf("cannot reach a broker at %s: the name %s does not resolve; check -b HOST:PORT", where, lookup.Name)
+		return fmt.Errorf("cannot reach a broker at %s: the name %s does not resolve; check -b HOST:PORT",
+			where, lookup.Name)
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, os.ErrDeadlineExceeded):
 		return fmt.Errorf("no broker at %s answered in time; check -b HOST:PORT and what lies between", where)
 	}
-	return fmt.Errorf("cannot talk to a broker at %s: %w; check that it is Kafka's plaintext port (-b HOST:PORT)", where, err)
+	return fmt.Errorf("cannot talk to a broker at %s: %w; check that it is Kafka's plaintext port (-b HOST:PORT)",
+		where, err)
 }
 
 // reachability ends a command whose cluster has gone away. kgo itself retries fetches and idempotent produces for

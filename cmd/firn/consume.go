@@ -187,7 +187,10 @@ func (l listedBorders) of(topic string, partition int32) (partitionBorders, erro
 	for _, side := range []struct {
 		listed kadm.ListedOffsets
 		into   *int64
-	}{{l.logStart, &borders.logStart}, {l.end, &borders.end}, {l.fromTime, &borders.fromTime}, {l.toTime, &borders.toTime}} {
+	}{
+		{l.logStart, &borders.logStart}, {l.end, &borders.end},
+		{l.fromTime, &borders.fromTime}, {l.toTime, &borders.toTime},
+	} {
 		if side.listed == nil {
 			continue
 		}

@@ -73,7 +73,8 @@ func TestFormatHelpNeedsNeitherArgumentsNorACluster(t *testing.T) {
 	} {
 		got := firn(t, "", append(args, "--format", "help")...)
 		if got.status != 0 || !strings.HasPrefix(got.out, "{\n") || !strings.Contains(got.out, `": `) {
-			t.Errorf("firn %s --format help: status %d, output %q, error %q", strings.Join(args, " "), got.status, got.out, got.err)
+			t.Errorf("firn %s --format help: status %d, output %q, error %q",
+				strings.Join(args, " "), got.status, got.out, got.err)
 		}
 	}
 }
@@ -133,7 +134,8 @@ func TestCL02ABadBrokerFailsAtOnce(t *testing.T) {
 	}
 	for _, line := range []string{"tier status", "tier ls x"} {
 		got := firn(t, "", append(strings.Fields(line), "--http", address)...)
-		if got.status != exitFailed || !strings.Contains(got.err, "give --http HOST:PORT") || strings.Count(got.err, "\n") != 1 {
+		if got.status != exitFailed || !strings.Contains(got.err, "give --http HOST:PORT") ||
+			strings.Count(got.err, "\n") != 1 {
 			t.Errorf("firn %s: status %d, error %q", line, got.status, got.err)
 		}
 	}
@@ -157,7 +159,8 @@ func TestAnInterruptEndsACommand(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	var out, errs bytes.Buffer
-	status := run(ctx, []string{"topic", "list", "-b", closedPort(t)}, streams{in: strings.NewReader(""), out: &out, err: &errs})
+	std := streams{in: strings.NewReader(""), out: &out, err: &errs}
+	status := run(ctx, []string{"topic", "list", "-b", closedPort(t)}, std)
 	if status != exitFailed || errs.String() != "firn: interrupted\n" {
 		t.Errorf("status %d, error %q", status, errs.String())
 	}

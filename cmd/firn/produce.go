@@ -47,7 +47,8 @@ func produceCommand() *cobra.Command {
 	flags.StringVarP(&request.format, "format", "f", formatText,
 		"input format: text (a value a line), json (a record a line, as consume -f json prints it),\n"+
 			"a percent layout such as '%k %v\\n', or help for the fields of the JSON")
-	flags.StringVarP(&request.separator, "key-separator", "K", "", "text: what stands between key and value, such as : or \\t")
+	flags.StringVarP(&request.separator, "key-separator", "K", "",
+		"text: what stands between key and value, such as : or \\t")
 	flags.StringVarP(&request.key, "key", "k", "", "key of every record that has none")
 	flags.StringArrayVarP(&request.headers, "header", "H", nil, "header KEY=VALUE of every record (repeatable)")
 	flags.Int32VarP(&request.partition, "partition", "p", anyPartition,
@@ -56,9 +57,11 @@ func produceCommand() *cobra.Command {
 	flags.BoolVarP(&request.nullValue, "null-value", "Z", false, "send empty values as null (tombstones)")
 	flags.StringVar(&request.timestamp, "timestamp", "",
 		"timestamp of every record that has none: Unix ms, 2013-01-31 or RFC 3339 (default now)")
-	flags.StringVar(&request.acks, "acks", "all", "whose acknowledgement counts: all (in-sync replicas), 1 (leader) or 0 (nobody)")
+	flags.StringVar(&request.acks, "acks", "all",
+		"whose acknowledgement counts: all (in-sync replicas), 1 (leader) or 0 (nobody)")
 	flags.StringVarP(&request.compression, "compression", "z", "none", "none, gzip, snappy, lz4 or zstd")
-	flags.Int32Var(&request.maxBytes, "max-message-bytes", 0, "largest batch before compression (default the topic's max.message.bytes)")
+	flags.Int32Var(&request.maxBytes, "max-message-bytes", 0,
+		"largest batch before compression (default the topic's max.message.bytes)")
 	flags.DurationVar(&request.timeout, "timeout", 30*time.Second, "how long a record may take to be acknowledged")
 	cmd.ValidArgsFunction = completeTopics(brokers, 1)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -88,7 +91,8 @@ func (p *produceRequest) producerOptions() ([]kgo.Opt, error) {
 		"snappy": kgo.SnappyCompression(), "lz4": kgo.Lz4Compression(), "zstd": kgo.ZstdCompression()}
 	codec, ok := codecs[p.compression]
 	if !ok {
-		return nil, fmt.Errorf("unknown --compression %q: %s are known", p.compression, strings.Join(sortedKeys(codecs), ", "))
+		known := strings.Join(sortedKeys(codecs), ", ")
+		return nil, fmt.Errorf("unknown --compression %q: %s are known", p.compression, known)
 	}
 	return append(options, kgo.ProducerBatchCompression(codec)), nil
 }

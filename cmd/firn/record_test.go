@@ -133,7 +133,7 @@ func TestWrongJSONLinesAreRefused(t *testing.T) {
 }
 
 func FuzzParseRecordJSON(f *testing.F) {
-	f.Add([]byte(`{"topic":"t","partition":2,"timestamp":5,"key":"k","value":"AA==","value_encoding":"base64","headers":[]}`))
+	f.Add([]byte(`{"topic":"t","partition":2,"timestamp":5,"key":"k","value":"AA==","value_encoding":"base64"}`))
 	f.Add([]byte(`{"value":null,"headers":[{"key":"a","value":null}]}`))
 	f.Fuzz(func(t *testing.T, line []byte) {
 		record, err := parseRecordJSON(line)
@@ -275,7 +275,8 @@ func TestPartitionsGivenOnTheCommandLine(t *testing.T) {
 }
 
 func TestOutputFormats(t *testing.T) {
-	record := &kgo.Record{Topic: "t", Partition: 1, Offset: 9, Key: []byte("k"), Value: []byte("v"), Timestamp: time.UnixMilli(0)}
+	record := &kgo.Record{Topic: "t", Partition: 1, Offset: 9, Key: []byte("k"), Value: []byte("v"),
+		Timestamp: time.UnixMilli(0)}
 	null := &kgo.Record{Topic: "t"}
 	for _, test := range []struct {
 		name, format string

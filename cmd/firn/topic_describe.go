@@ -61,7 +61,8 @@ func topicDescribeCommand() *cobra.Command {
 		Args:  takes(cobra.MinimumNArgs(1)),
 	}
 	brokers := addBrokerFlag(cmd)
-	showDefaults := cmd.Flags().BoolP("all", "a", false, "show the settings that have their default too (JSON always does)")
+	showDefaults := cmd.Flags().BoolP("all", "a", false,
+		"show the settings that have their default too (JSON always does)")
 	cmd.ValidArgsFunction = completeTopics(brokers, 0)
 	return printing(cmd, func(cmd *cobra.Command, names []string) (*topicDescriptions, error) {
 		client, err := brokers.connect(cmd.Context())

@@ -28,7 +28,8 @@ func TestCL03OnlyTheNamedSettingsChange(t *testing.T) {
 		}
 		got = append(got, text)
 	}
-	want := []string{"set a=b=c", "set cleanup.policy=compact,delete", "set retention.ms=5", "delete flush.ms", "delete segment.ms"}
+	want := []string{"set a=b=c", "set cleanup.policy=compact,delete", "set retention.ms=5",
+		"delete flush.ms", "delete segment.ms"}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}
@@ -38,7 +39,8 @@ func TestOutcomesOfSeveralTopics(t *testing.T) {
 	names := []string{"new", "old", "lost"}
 	responses := kadm.CreateTopicResponses{
 		"new": {Topic: "new", NumPartitions: 4, ReplicationFactor: 1},
-		"old": {Topic: "old", Err: kerr.TopicAlreadyExists, ErrMessage: "it is there", NumPartitions: -1, ReplicationFactor: -1},
+		"old": {Topic: "old", Err: kerr.TopicAlreadyExists, ErrMessage: "it is there",
+			NumPartitions: -1, ReplicationFactor: -1},
 	}
 	created, err := createRequest{}.outcome(names, responses)
 	if status := exitStatus(err); status != exitPartial || !errors.Is(err, kerr.TopicAlreadyExists) {
@@ -79,12 +81,13 @@ func squeeze(text string) string {
 func TestADescribedTopic(t *testing.T) {
 	detail := kadm.TopicDetail{Topic: "flights", ID: kadm.TopicID{1}, Partitions: kadm.PartitionDetails{
 		0: {Topic: "flights", Partition: 0, Leader: 1, LeaderEpoch: 3, Replicas: []int32{1, 2}, ISR: []int32{1}},
-		1: {Topic: "flights", Partition: 1, Leader: -1, Replicas: []int32{1, 2}, Err: kerr.LeaderNotAvailable},
+		1: {Topic: "flights", Partition: 1, Leader: -1, Replicas: []int32{1, 2}, Err: errors.New("no leader")},
 	}}
 	listed := func(offset int64) listedOffsets {
 		return listedOffsets{"flights": {0: {Offset: offset}, 1: {Err: kerr.LeaderNotAvailable}}}
 	}
-	topic := describeTopic(detail, topicOffsets{start: listed(0), end: listed(100), localStart: listed(90), lastTiered: listed(94)})
+	offsets := topicOffsets{start: listed(0), end: listed(100), localStart: listed(90), lastTiered: listed(94)}
+	topic := describeTopic(detail, offsets)
 	topic.Configs = describeConfigs([]kadm.Config{
 		{Key: "retention.ms", Value: kadm.StringPtr("-1"), Source: 1},
 		{Key: "cleanup.policy", Value: kadm.StringPtr("compact,delete"), Source: 4},
@@ -108,7 +111,7 @@ secret (hidden) topic
 
 PARTITION LEADER EPOCH REPLICAS ISR START LOCAL START TIERED END END ERROR
 0 1 3 1,2 1 0 90 95 100
-1 none 0 1,2 - - - - LEADER_NOT_AVAILABLE: There is no leader for this topic-partition as we are in the middle of a leadership election.
+1 none 0 1,2 - - - - no leader
 `
 	if got := squeeze(out.String()); got != want {
 		t.Errorf("printed\n%s\nwant\n%s", got, want)
@@ -134,8 +137,8 @@ func TestTheNextStepOfAnError(t *testing.T) {
 }
 
 func TestByteSizes(t *testing.T) {
-	for size, want := range map[int64]string{0: "0 B", 1023: "1023 B", 1024: "1.0 KiB", 5099931: "4.9 MiB", 1 << 40: "1.0 TiB",
-		1<<63 - 1: "8.0 EiB"} {
+	for size, want := range map[int64]string{0: "0 B", 1023: "1023 B", 1024: "1.0 KiB", 5099931: "4.9 MiB",
+		1 << 40: "1.0 TiB", 1<<63 - 1: "8.0 EiB"} {
 		if got := byteSize(size); got != want {
 			t.Errorf("%d bytes are %s, want %s", size, got, want)
 		}
