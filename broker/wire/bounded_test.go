@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"math"
 	"reflect"
 	"runtime"
 	"testing"
@@ -97,7 +98,7 @@ func TestBoundedDecodeReadsWhatKmsgWrites(t *testing.T) {
 			if !reflect.DeepEqual(got, want) {
 				t.Fatalf("got %+v, want %+v", got, want)
 			}
-			w := walkBody(api.Key, version, body)
+			w := walkBody(api.Key, version, body, math.MaxInt64)
 			if w.remaining() != 0 {
 				t.Fatalf("the walk ended %d bytes early: the layout does not fit", w.remaining())
 			}
@@ -261,7 +262,7 @@ func TestPR03DecodingAMebibyteNeverAllocatesMoreThanEight(t *testing.T) {
 func TestWalkEstimatesNoLessThanKmsgAllocates(t *testing.T) {
 	eachDecoded(t, func(t *testing.T, api API, version int16) {
 		for i, body := range bombs(api, version, 32<<10) {
-			w := walkBody(api.Key, version, body)
+			w := walkBody(api.Key, version, body, math.MaxInt64)
 			if !w.ok() {
 				t.Fatalf("body %d: %s", i, w.failure)
 			}

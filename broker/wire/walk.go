@@ -4,7 +4,7 @@ import "fmt"
 
 const (
 	// memoryPerByte is how many bytes decoding may allocate for each byte of a body, beyond memoryBase. Elements of two
-	// bytes that become structures of fifty are the worst the protocol knows; real requests stay below five.
+	// bytes that become structures of fifty are the worst the protocol knows; lists of names of ten letters stay below.
 	memoryPerByte = 7
 	// memoryBase is what any request may allocate, however short it is: thousands of topics with one-letter names pass.
 	memoryBase = 1 << 20
@@ -16,31 +16,37 @@ type bodyWalker struct {
 	version  int16
 	flexible bool
 	memory   int64
+	limit    int64 // of memory
 }
 
 // checkBody decides whether kmsg may decode the body: it must have the shape of its version, and decoding it must not
 // allocate more than memoryBase plus memoryPerByte times its length.
 func checkBody(key, version int16, body []byte) error {
-	malformed := func(what string) error { return &MalformedError{Key: key, Version: version, What: what} }
-	w := walkBody(key, version, body)
+	w := walkBody(key, version, body, memoryBase+memoryPerByte*int64(len(body)))
 	if !w.ok() {
-		return malformed(w.failure)
-	}
-	if limit := memoryBase + memoryPerByte*int64(len(body)); w.memory > limit {
-		return malformed(fmt.Sprintf("a body of %d bytes would take %d bytes of memory", len(body), w.memory))
+		return &MalformedError{Key: key, Version: version, What: w.failure}
 	}
 	return nil
 }
 
-// walkBody walks a body to its end, or to where it is malformed.
-func walkBody(key, version int16, body []byte) bodyWalker {
-	w := bodyWalker{cursor: cursor{data: body}, version: version, flexible: mustAPI(key).Flexible(version)}
+// walkBody walks a body to its end, or to where it is malformed or would take more memory than the limit.
+func walkBody(key, version int16, body []byte, limit int64) bodyWalker {
+	w := bodyWalker{
+		cursor: cursor{data: body}, version: version, flexible: mustAPI(key).Flexible(version), limit: limit,
+	}
 	layout, ok := layouts[key]
 	if !ok {
 		w.fail("no layout of this request is known")
 	}
 	w.walkStructure(layout)
 	return w
+}
+
+// charge adds to the memory that decoding will take.
+func (w *bodyWalker) charge(memory int64) {
+	if w.memory += memory; w.memory > w.limit {
+		w.fail(fmt.Sprintf("%d bytes would take more than %d bytes of memory", len(w.data), w.limit))
+	}
 }
 
 func (w *bodyWalker) walkStructure(fields []field) {
@@ -51,7 +57,7 @@ func (w *bodyWalker) walkStructure(fields []field) {
 		return
 	}
 	if tags := w.skipTags(); tags > 0 {
-		w.memory += tagMapMemory + tagMemory*int64(tags)
+		w.charge(tagMapMemory + tagMemory*int64(tags))
 	}
 }
 
@@ -67,7 +73,7 @@ func (w *bodyWalker) walkField(f *field) {
 		w.walkString(nonNull)
 	case kindNullableString:
 		w.walkString(null)
-		w.memory += int64(sizeofString) // kmsg keeps a pointer to it
+		w.charge(int64(sizeofString)) // kmsg keeps a pointer to it
 	case kindArray:
 		w.walkArray(f, nonNull)
 	case kindNullableArray:
@@ -77,7 +83,7 @@ func (w *bodyWalker) walkField(f *field) {
 
 func (w *bodyWalker) walkString(null nullability) {
 	if length := len(w.string(w.flexible, null)); length > 0 {
-		w.memory += int64(length) + allocationUnit
+		w.charge(int64(length) + allocationUnit)
 	}
 }
 
@@ -87,7 +93,7 @@ func (w *bodyWalker) walkArray(f *field, null nullability) {
 		return
 	}
 	// The allocator rounds large slices up to whole pages and small ones to size classes of at most an eighth.
-	w.memory += int64(count)*int64(f.elementMemory)*9/8 + allocationUnit
+	w.charge(int64(count)*int64(f.elementMemory)*9/8 + allocationUnit)
 	for range count {
 		if f.plain {
 			w.walkField(&f.elements[0])
