@@ -22,8 +22,20 @@ func LookupBroker(name string) (Setting, bool) {
 	return familySetting(name)
 }
 
-// Nearest is the broker setting whose name is most like the given one, or "" where none is near.
-func Nearest(name string) string { return nearest(name, brokerIndex) }
+// Nearest is the broker setting that was probably meant, or "": the default of a topic setting, or the setting whose
+// name is most like the given one, with Prefix or without.
+func Nearest(name string) string {
+	if setting, ok := topicIndex.lookup(name); ok && len(setting.Synonyms) > 0 {
+		return setting.Synonyms[0]
+	}
+	if found := nearest(name, brokerIndex); found != "" {
+		return found
+	}
+	if rest, ok := strings.CutPrefix(name, Prefix); ok {
+		return nearest(rest, brokerIndex)
+	}
+	return ""
+}
 
 // brokerIndex is made once and never changed.
 var brokerIndex = newIndex(brokerSettings())

@@ -185,6 +185,8 @@ func TestNearest(t *testing.T) {
 		"log.retention.hour":       "log.retention.hours",
 		"LOG.RETENTION.MS":         "log.retention.ms",
 		"firn.objectstore":         "firn.object.store",
+		"firn.log.dris":            "log.dirs",
+		"segment.ms":               "log.roll.ms",
 		"advertised.listener":      "advertised.listeners",
 		"something.else.entirely!": "",
 		"":                         "",

@@ -202,3 +202,36 @@ func TestCheckTopicIsForANewTopicOnABrokerWithNothingSet(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 }
+
+func TestExactlyTheTopicSettingsOfTheTableAreResolved(t *testing.T) {
+	changed := map[string]string{
+		"cleanup.policy": "compact", "compression.type": "zstd", "internal.segment.bytes": "5",
+		"message.timestamp.type": "LogAppendTime", "preallocate": "true", "remote.log.copy.disable": "true",
+		"remote.log.delete.on.disable": "true", "remote.storage.enable": "true", "min.cleanable.dirty.ratio": "0.7",
+		"unclean.leader.election.enable": "true", "segment.bytes": "2000000",
+		// Nothing reads these yet, nor will what reads them be a part of TopicConfig.
+		"compression.gzip.level": "", "compression.lz4.level": "", "compression.zstd.level": "",
+		"errors.deadletterqueue.group.enable": "", "leader.replication.throttled.replicas": "",
+		"follower.replication.throttled.replicas": "",
+	}
+	defaults, err := ResolveTopic(nil, NoBroker)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, setting := range Topic() {
+		value, listed := changed[setting.Name]
+		if !listed {
+			value = "5"
+		}
+		if value == "" {
+			if setting.Effect == Acts {
+				t.Errorf("%s is said to act, and nothing reads it", setting.Name)
+			}
+			continue
+		}
+		got, err := ResolveTopic(map[string]string{setting.Name: value}, NoBroker)
+		if err != nil || got == defaults {
+			t.Errorf("%s=%s changes nothing, error %v", setting.Name, value, err)
+		}
+	}
+}

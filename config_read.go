@@ -1,0 +1,180 @@
+package firn
+
+import (
+	"fmt"
+	"math"
+	"net/url"
+	"path/filepath"
+	"time"
+
+	"github.com/firnlog/firn/broker/server"
+	"github.com/firnlog/firn/internal/config"
+	"github.com/firnlog/firn/internal/kafka"
+)
+
+// reader turns settings into typed fields and remembers which it has read: a setting that acts must be among them.
+type reader struct {
+	settings *Settings
+	read     map[string]bool
+	errs     []error
+}
+
+func (r *reader) config() Config {
+	cfg := Config{
+		NodeID:   kafka.BrokerID(r.int("node.id")),
+		Rack:     r.text("broker.rack"),
+		DataDir:  r.text("firn.data.dir"),
+		Server:   r.server(),
+		Settings: r.settings,
+
+		HTTPListener: r.text("firn.http.listener"),
+		PProf:        r.boolean("firn.http.pprof"),
+
+		Log: LogConfig{
+			FlushPolicy:            FlushPolicy(r.text("firn.log.flush.policy")),
+			ReserveBytes:           r.long("firn.log.dirs.reserve.bytes"),
+			HeaderOnlyValidation:   r.text("firn.record.validation") == "header",
+			RetentionCheckInterval: r.milliseconds("log.retention.check.interval.ms"),
+			ProducerIDExpiration:   r.milliseconds("producer.id.expiration.ms"),
+		},
+		Topics: TopicsConfig{
+			DefaultPartitions:        r.int("num.partitions"),
+			DefaultReplicationFactor: r.short("default.replication.factor"),
+			DeleteEnable:             r.boolean("delete.topic.enable"),
+		},
+		Fetch: FetchConfig{
+			MaxBytes:     int(r.int("fetch.max.bytes")),
+			SessionSlots: int(r.int("max.incremental.fetch.session.cache.slots")),
+		},
+		Tier: r.tier(),
+	}
+	r.places(&cfg)
+	r.listeners(&cfg)
+	if _, err := config.ResolveTopic(nil, r.lookup); err != nil {
+		r.fail(err)
+	}
+	r.lookup("broker.id") // the same as node.id, or the settings were refused
+	return cfg
+}
+
+// places are the directories and the bucket, which lie under the data directory unless they are put elsewhere.
+func (r *reader) places(cfg *Config) {
+	under := func(name, folder string) string {
+		r.settings.defaults[name] = filepath.Join(cfg.DataDir, folder)
+		return r.text(name)
+	}
+	cfg.MetadataDir = under("metadata.log.dir", "metadata")
+	cfg.LogDirs = config.ParseList(under("log.dir", "log"))
+	if dirs := r.text("log.dirs"); dirs != "" {
+		cfg.LogDirs = config.ParseList(dirs)
+	}
+	bucket, err := filepath.Abs(filepath.Join(cfg.DataDir, "bucket"))
+	if err != nil {
+		r.fail(fmt.Errorf("firn.data.dir: %w", err))
+	}
+	r.settings.defaults["firn.object.store"] = (&url.URL{Scheme: "file", Path: filepath.ToSlash(bucket)}).String()
+	cfg.ObjectStore = r.text("firn.object.store")
+}
+
+func (r *reader) server() server.Config {
+	cfg := server.Defaults()
+	cfg.MaxRequestBytes = r.int("socket.request.max.bytes")
+	cfg.MaxConnections = int(r.int("max.connections"))
+	cfg.MaxConnectionsPerIP = int(r.int("max.connections.per.ip"))
+	cfg.MaxInFlightReplies = int(r.int("firn.socket.max.requests.in.flight"))
+	cfg.MaxInFlightBytesPerConnection = r.long("firn.socket.max.answer.bytes")
+	cfg.MaxInFlightBytes = r.long("queued.max.request.bytes")
+	if cfg.MaxInFlightBytes <= 0 {
+		cfg.MaxInFlightBytes = math.MaxInt64 // Kafka's −1 is no limit
+	}
+	cfg.IdleTimeout = r.milliseconds("connections.max.idle.ms")
+	if cfg.IdleTimeout < 0 {
+		cfg.IdleTimeout = longest // Kafka's −1 is no limit
+	}
+	cfg.SendBuffer = int(r.int("socket.send.buffer.bytes"))
+	cfg.ReceiveBuffer = int(r.int("socket.receive.buffer.bytes"))
+	overrides, err := config.ParseConnectionOverrides(r.text("max.connections.per.ip.overrides"))
+	if err != nil {
+		r.fail(fmt.Errorf("max.connections.per.ip.overrides: %w", err))
+	}
+	cfg.MaxConnectionsPerIPOverrides = overrides
+	return cfg
+}
+
+func (r *reader) tier() TierConfig {
+	return TierConfig{
+		Enabled:            r.boolean("remote.log.storage.system.enable"),
+		TaskInterval:       r.milliseconds("remote.log.manager.task.interval.ms"),
+		UploadConcurrency:  int(r.int("remote.log.manager.copier.thread.pool.size")),
+		UploadDeadline:     r.milliseconds("firn.tier.upload.deadline.ms"),
+		Reservation:        r.milliseconds("firn.tier.reservation.ms"),
+		Grace:              r.milliseconds("firn.tier.gc.grace.ms"),
+		FetchConcurrency:   int(r.int("remote.log.reader.threads")),
+		FetchQueue:         int(r.int("remote.log.reader.max.pending.tasks")),
+		FetchMemoryBytes:   r.long("firn.tier.fetch.memory.bytes"),
+		ReadAheadBytes:     r.long("firn.tier.read.ahead.bytes"),
+		FetchMaxWait:       r.milliseconds("remote.fetch.max.wait.ms"),
+		ListOffsetsTimeout: r.milliseconds("remote.list.offsets.request.timeout.ms"),
+	}
+}
+
+func (r *reader) lookup(name string) (value string, explicit bool) {
+	r.read[name] = true
+	return r.settings.Lookup(name)
+}
+
+func (r *reader) text(name string) string {
+	value, _ := r.lookup(name)
+	return value
+}
+
+func (r *reader) long(name string) int64 {
+	n, err := config.ParseLong(r.text(name))
+	r.failAt(name, err)
+	return n
+}
+
+func (r *reader) int(name string) int32 {
+	n, err := config.ParseInt(r.text(name))
+	r.failAt(name, err)
+	return n
+}
+
+func (r *reader) short(name string) int16 {
+	n := r.int(name)
+	if n < 1 || n > math.MaxInt16 {
+		r.failAt(name, fmt.Errorf("must be between 1 and %d", math.MaxInt16))
+	}
+	return int16(n)
+}
+
+func (r *reader) boolean(name string) bool {
+	b, err := config.ParseBool(r.text(name))
+	r.failAt(name, err)
+	return b
+}
+
+// longest is "never" as a duration: about a century, which can still be added to a time.
+const longest = 100 * 365 * 24 * time.Hour
+
+func (r *reader) milliseconds(name string) time.Duration {
+	n := r.long(name)
+	if n > longest.Milliseconds() {
+		return longest
+	}
+	return time.Duration(n) * time.Millisecond
+}
+
+// failAt says what is wrong with a value and where it was set.
+func (r *reader) failAt(name string, err error) {
+	if err == nil {
+		return
+	}
+	origin := OriginDefault
+	if value, ok := r.settings.values[name]; ok {
+		origin = value.origin
+	}
+	r.fail(fmt.Errorf("%s: %s: %w", origin, name, err))
+}
+
+func (r *reader) fail(err error) { r.errs = append(r.errs, err) }
