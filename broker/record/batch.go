@@ -255,12 +255,12 @@ func (b Batch) computeCRC() uint32 {
 func (b Batch) updateCRC() { binary.BigEndian.PutUint32(b[atCRC:], b.computeCRC()) }
 
 // setTimestamps replaces type and max timestamp; it tells whether that changed anything, in which case the checksum
-// is to be computed again.
+// is to be computed again. Attributes that have no meaning yet are cleared on the way, as Kafka does.
 func (b Batch) setTimestamps(kind TimestampType, maxTimestamp int64) (changed bool) {
 	if b.TimestampType() == kind && b.MaxTimestamp() == maxTimestamp {
 		return false
 	}
-	attributes := b.Attributes() &^ logAppendTimeBit
+	attributes := b.Attributes() & knownAttributes &^ logAppendTimeBit
 	if kind == LogAppendTime {
 		attributes |= logAppendTimeBit
 	}

@@ -82,11 +82,11 @@ func (f *lz4Frame) next(buffer []byte) (block, grown []byte, err error) {
 	if err != nil {
 		return nil, buffer, err
 	}
-	if word == 0 {
+	size := int(word &^ lz4Stored)
+	if size == 0 {
 		return nil, buffer, io.EOF
 	}
-	size := int(word &^ lz4Stored)
-	if size == 0 || size > f.blockMaxSize {
+	if size > f.blockMaxSize {
 		return nil, buffer, fmt.Errorf("lz4 block of %d bytes", size)
 	}
 	if size > len(f.rest) {

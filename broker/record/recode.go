@@ -86,6 +86,6 @@ func (s *source) appendAll(dst []byte, codec Codec, data []byte, limit int64) ([
 
 // setCodec changes what the attributes say; the checksum is to be computed again.
 func (b Batch) setCodec(codec Codec) {
-	attributes := b.Attributes()&^codecMask | int16(codec)
+	attributes := b.Attributes()&knownAttributes&^codecMask | int16(codec)
 	binary.BigEndian.PutUint16(b[atAttributes:], uint16(attributes))
 }

@@ -18,8 +18,7 @@ import (
 const (
 	xerialMagic       = "\x82SNAPPY\x00"
 	xerialVersion     = 1
-	xerialAtVersion   = len(xerialMagic)
-	xerialHeader      = xerialAtVersion + 8
+	xerialHeader      = len(xerialMagic) + 8
 	xerialSizeLen     = 4
 	xerialBlockSize   = 32 << 10 // of what goes into a block, as Java's library has it
 	snappyMaxRatio    = 22       // three bytes copy at most 64
@@ -40,13 +39,10 @@ func (s *snappyStream) reset(data []byte) error {
 	return nil
 }
 
-// skipHeader wants what Java's library wants of it.
+// skipHeader does not look at the versions, which some clients got wrong; Java's library reads those batches, too.
 func (s *snappyStream) skipHeader() error {
 	if len(s.rest) < xerialHeader {
 		return errTruncated
-	}
-	if version := int32(binary.BigEndian.Uint32(s.rest[xerialAtVersion:])); version < xerialVersion {
-		return fmt.Errorf("snappy framing of version %d", version)
 	}
 	s.rest = s.rest[xerialHeader:]
 	return nil
