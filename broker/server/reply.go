@@ -1,6 +1,7 @@
 package server
 
 import (
+	"context"
 	"errors"
 	"time"
 )
@@ -19,6 +20,7 @@ func (c *connection) writeReplies() {
 		if !ok {
 			return
 		}
+		c.await(&first)
 		batch, held = c.readyReplies(append(batch[:0], first))
 		err := c.send(batch)
 		c.owed.Add(-int64(len(batch)))
@@ -58,6 +60,17 @@ func (c *connection) readyReplies(batch []pendingReply) (ready []pendingReply, h
 	return batch, nil
 }
 
+// await blocks until the reply is ready or the connection ends.
+func (c *connection) await(reply *pendingReply) {
+	if reply.Wait == nil {
+		return
+	}
+	select {
+	case <-reply.Wait:
+	case <-c.info.Context.Done():
+	}
+}
+
 func (r *pendingReply) ready() bool {
 	if r.Wait == nil {
 		return true
@@ -84,7 +97,7 @@ func (c *connection) abandon(held *pendingReply, err error) {
 	}
 }
 
-// send waits for each reply of the batch, sends them all, and gives back what they held, whatever happens. What stands
+// send completes each reply of the batch, sends them all, and gives back what they held, whatever happens. What stands
 // before a reply that fails is still sent.
 func (c *connection) send(batch []pendingReply) error {
 	var failure error
@@ -119,15 +132,11 @@ func (c *connection) put(batch []pendingReply) error {
 	return c.sender.flush()
 }
 
-// complete waits until the reply is ready and makes its answer. Whichever of Finish and Cancel is left over is nil
-// afterwards if the other has been called.
+// complete makes the answer of a reply that is ready; if the connection has ended before it was, that is an error.
+// Cancel is not called any more once Finish has been.
 func (c *connection) complete(reply *pendingReply) (err error) {
-	if reply.Wait != nil {
-		select {
-		case <-reply.Wait:
-		case <-c.info.Context.Done():
-			return c.info.Context.Err()
-		}
+	if !reply.ready() {
+		return context.Cause(c.info.Context)
 	}
 	finish := reply.Finish
 	reply.Finish, reply.Cancel = nil, nil
