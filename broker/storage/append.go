@@ -1,0 +1,161 @@
+package storage
+
+import (
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/firnlog/firn/broker/record"
+	"github.com/firnlog/firn/internal/kafka"
+)
+
+// AppendOptions say in whose name a batch is appended.
+type AppendOptions struct {
+	LeaderEpoch kafka.LeaderEpoch
+	AppendedAt  int64 // the broker's clock, ms since 1970
+}
+
+// AppendInfo says where a batch is in the log.
+type AppendInfo struct {
+	BaseOffset     int64
+	LastOffset     int64
+	EndOffset      int64 // LastOffset+1: the high watermark that commits the batch
+	Duplicate      bool  // the batch had been appended before, at these offsets; nothing was written
+	LogAppendTime  int64 // of the batch, under message.timestamp.type=LogAppendTime; −1 under CreateTime
+	LogStartOffset int64
+}
+
+// maxUnflushedBytes is how much a crash may take of what was answered with acks=0 and 1 under FlushGroup. More in one
+// flush gains no throughput worth having.
+const maxUnflushedBytes = 1 << 20
+
+// Append writes one validated batch of a producer at the end of the log. It assigns the base offset and the leader
+// epoch in place, both of which lie outside the batch's checksum. A producer's retry of one of its last five batches
+// is no error, and is not written again.
+func (l *Log) Append(batch record.Batch, summary record.Summary, opts AppendOptions) (AppendInfo, error) {
+	l.mu.Lock()
+	info, err := l.append(batch, summary, opts)
+	flushNow := err == nil && !info.Duplicate && l.unflushedMessages >= l.config.FlushMessages
+	rolled := l.takeRolled()
+	l.mu.Unlock()
+	l.reportRolled(rolled)
+	if flushNow {
+		err = l.Flush() // as in Kafka, flush.messages makes the producer wait
+	}
+	return info, err
+}
+
+func (l *Log) append(batch record.Batch, summary record.Summary, opts AppendOptions) (AppendInfo, error) {
+	if err := l.writable(opts); err != nil {
+		return AppendInfo{}, err
+	}
+	if batch.HasProducerID() && !batch.IsControl() {
+		known, duplicate, err := l.producers.check(batch, opts.AppendedAt)
+		if err != nil {
+			return AppendInfo{}, fmt.Errorf("append to %s: %w", l.topicPartition, err)
+		}
+		if duplicate {
+			return l.duplicate(batch, known), nil
+		}
+	}
+	if err := l.dir.checkReserve(l.env, len(batch), opts.AppendedAt); err != nil {
+		return AppendInfo{}, fmt.Errorf("append to %s: %w", l.topicPartition, err)
+	}
+	if err := l.rollIfNeeded(batch, summary, opts.AppendedAt); err != nil {
+		return AppendInfo{}, err
+	}
+	batch.SetBaseOffset(l.endOffset.Load())
+	batch.SetLeaderEpoch(opts.LeaderEpoch)
+	if err := l.write(batch); err != nil {
+		return AppendInfo{}, err
+	}
+	l.noteAppended(batch, summary, opts)
+	return AppendInfo{
+		BaseOffset:     batch.BaseOffset(),
+		LastOffset:     batch.LastOffset(),
+		EndOffset:      batch.NextOffset(),
+		LogAppendTime:  logAppendTime(batch, batch.MaxTimestamp()),
+		LogStartOffset: l.logStart.Load(),
+	}, nil
+}
+
+func (l *Log) writable(opts AppendOptions) error {
+	if err := l.Err(); err != nil {
+		return err
+	}
+	if l.closed {
+		return fmt.Errorf("append to %s, which is closed: %w", l.topicPartition, kafka.KafkaStorageError)
+	}
+	if latest := l.epochs.latest(); opts.LeaderEpoch < latest {
+		return fmt.Errorf("append to %s under leader epoch %d after %d: %w",
+			l.topicPartition, opts.LeaderEpoch, latest, kafka.NotLeaderOrFollower)
+	}
+	return nil
+}
+
+func (l *Log) duplicate(batch record.Batch, known producedBatch) AppendInfo {
+	return AppendInfo{
+		BaseOffset:     known.baseOffset(),
+		LastOffset:     known.lastOffset,
+		EndOffset:      known.lastOffset + 1,
+		Duplicate:      true,
+		LogAppendTime:  logAppendTime(batch, known.timestamp),
+		LogStartOffset: l.logStart.Load(),
+	}
+}
+
+func logAppendTime(batch record.Batch, timestamp int64) int64 {
+	if batch.TimestampType() == record.LogAppendTime {
+		return timestamp
+	}
+	return record.NoTimestamp
+}
+
+// write puts the batch at the end of the active segment with one write. A short or failed write is cut back before
+// anything else may be appended; if that fails too, the log goes offline, because its file no longer ends where we
+// think it does.
+func (l *Log) write(batch record.Batch) error {
+	active := l.active()
+	n, err := active.file.WriteAt(batch, active.state.Size)
+	if err == nil && n == len(batch) {
+		return nil
+	}
+	if err == nil {
+		err = io.ErrShortWrite
+	}
+	if cutErr := active.file.Truncate(active.state.Size); cutErr != nil {
+		return l.fail(errors.Join(err, cutErr))
+	}
+	return storageError(fmt.Sprintf("append to %s", l.topicPartition), err)
+}
+
+// noteAppended brings everything that is kept about the log up to a batch that has been written.
+func (l *Log) noteAppended(batch record.Batch, summary record.Summary, opts AppendOptions) {
+	active := l.active()
+	if active.state.Size == 0 {
+		active.state.FirstAppendedAt = opts.AppendedAt
+	}
+	active.state.LastAppendedAt = max(opts.AppendedAt, active.state.LastAppendedAt)
+	note := newNote(batch)
+	note.maxTimestampOffset = note.baseOffset + int64(summary.MaxTimestampOffsetDelta)
+	active.note(note)
+	l.noteEpoch(opts.LeaderEpoch, batch.BaseOffset())
+	l.producers.update(batch, opts.AppendedAt)
+	if batch.IsTransactional() {
+		l.publishStableBound(l.highWatermark.Load())
+	}
+	l.size.Add(int64(len(batch)))
+	l.endOffset.Store(batch.NextOffset())
+	l.unflushedMessages += int64(summary.Count)
+	l.unflushedBytes += int64(len(batch))
+	l.scheduleFlush()
+}
+
+// noteEpoch records that a batch was written under an epoch. The file follows with the next flush, before the flushed
+// offset moves.
+func (l *Log) noteEpoch(epoch kafka.LeaderEpoch, baseOffset int64) {
+	if l.epochs.assign(epoch, baseOffset) || l.epochs.assigned {
+		l.epochs.assigned = false
+		l.epochsUnwritten = true
+	}
+}

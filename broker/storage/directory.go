@@ -1,0 +1,133 @@
+package storage
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"path"
+	"sync"
+	"sync/atomic"
+
+	"github.com/firnlog/firn/internal/kafka"
+	"github.com/firnlog/firn/internal/vfs"
+)
+
+// Directory is one of log.dirs.
+type Directory struct {
+	Path string
+	// ID is what meta.properties must say; zero takes what it says, or a new one for a new directory.
+	ID kafka.UUID
+}
+
+// directory is a log directory in use.
+type directory struct {
+	path      string
+	id        kafka.UUID
+	env       *environment
+	lock      io.Closer
+	committer *committer
+	failure   atomic.Pointer[offlineError]
+	wasClean  bool // the last stop was a clean one; set by Load
+	space     spaceWatch
+}
+
+// err is why the directory does not serve.
+func (d *directory) err() error {
+	if failure := d.failure.Load(); failure != nil {
+		return failure.err
+	}
+	return nil
+}
+
+// fail takes the directory with all its logs offline for the life of the process.
+func (d *directory) fail(err error) error {
+	err = storageError(fmt.Sprintf("log directory %s has failed", d.path), err)
+	if d.failure.CompareAndSwap(nil, &offlineError{err: err}) {
+		d.env.logger.Error("a log directory has failed; its partitions are offline", "directory", d.path, "error", err)
+		d.env.metrics.offlineDirectories.Inc()
+		if d.env.events.DirectoryFailed != nil {
+			d.env.events.DirectoryFailed(d.path, err)
+		}
+	}
+	return err
+}
+
+// The free space of a directory is asked for again after that many bytes or that much time.
+const (
+	spaceCheckBytes = 16 << 20
+	spaceCheckMs    = 1000
+)
+
+// spaceWatch remembers whether a directory has room.
+type spaceWatch struct {
+	mu        sync.Mutex // guards the fields below
+	checkedAt int64      // ms
+	free      int64      // what was free then, less what was appended since
+	appended  int64      // since then
+}
+
+// checkReserve refuses an append that would leave less than firn.log.dirs.reserve.bytes free. A full disk is refused
+// before it happens: once a write has failed for lack of space, the database that runs beside us has failed, too.
+func (d *directory) checkReserve(env *environment, size int, now int64) error {
+	if env.reserve <= 0 {
+		return nil
+	}
+	d.space.mu.Lock()
+	defer d.space.mu.Unlock()
+	w := &d.space
+	if w.checkedAt == 0 || w.appended >= spaceCheckBytes || now-w.checkedAt >= spaceCheckMs || now < w.checkedAt {
+		free, err := env.fs.FreeBytes(d.path)
+		if err != nil {
+			return storageError(fmt.Sprintf("ask for the free space of %s", d.path), err)
+		}
+		w.checkedAt, w.free, w.appended = now, free, 0
+	}
+	if w.free-int64(size) < env.reserve {
+		env.metrics.reserveRefusals.Inc()
+		return fmt.Errorf("%s has %d bytes free, and %d of them are reserved (firn.log.dirs.reserve.bytes): %w",
+			d.path, w.free, env.reserve, kafka.KafkaStorageError)
+	}
+	w.free -= int64(size)
+	w.appended += int64(size)
+	return nil
+}
+
+// openDirectory locks a log directory and checks that it is ours, making it if it is new.
+func openDirectory(env *environment, wanted Directory, owner Owner) (*directory, error) {
+	if err := vfs.MkdirAllDurable(env.fs, wanted.Path); err != nil {
+		return nil, fmt.Errorf("make log directory %s: %w", wanted.Path, err)
+	}
+	lock, err := env.fs.Lock(path.Join(wanted.Path, lockFileName))
+	if err != nil {
+		return nil, fmt.Errorf("lock log directory %s, which another process may be using: %w", wanted.Path, err)
+	}
+	id, err := ClaimDirectory(env.fs, wanted, owner)
+	if err != nil {
+		return nil, errors.Join(err, lock.Close())
+	}
+	return &directory{path: wanted.Path, id: id, env: env, lock: lock, committer: newCommitter()}, nil
+}
+
+// cleanMarker is Kafka's .kafka_cleanshutdown: its presence says that everything in the directory had been synced.
+const cleanMarker = `{"version":0,"brokerEpoch":-1}`
+
+// takeCleanMarker tells whether the directory was left cleanly, and removes the sign of it before anything is changed.
+func (d *directory) takeCleanMarker() error {
+	err := d.env.fs.Remove(path.Join(d.path, cleanMarkerName))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err == nil {
+		err = d.env.fs.SyncDir(d.path)
+	}
+	if err != nil {
+		return fmt.Errorf("remove %s of %s: %w", cleanMarkerName, d.path, err)
+	}
+	d.wasClean = true
+	return nil
+}
+
+func (d *directory) leaveCleanMarker() error {
+	return vfs.WriteFileAtomic(d.env.fs, path.Join(d.path, cleanMarkerName), []byte(cleanMarker))
+}

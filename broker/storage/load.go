@@ -1,0 +1,374 @@
+package storage
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/firnlog/firn/internal/kafka"
+	"github.com/firnlog/firn/internal/vfs"
+)
+
+// Known tells whether a partition exists in the cluster's metadata, and with which settings.
+type Known func(tp kafka.TopicPartition, id kafka.TopicID) (Config, bool)
+
+// LoadResult is what Load found.
+type LoadResult struct {
+	Clean   bool         // every directory had been left by a clean stop
+	Strays  []string     // folders of unknown topics, under their new names
+	Offline []OfflineLog // logs that exist and cannot serve
+}
+
+// loadWorkers is how many logs are opened at once. After an unclean stop each reads its active segment, so this is a
+// matter of the disk rather than of processors.
+const loadWorkers = 8
+
+// Load opens all logs in the directories and recovers those that were not left cleanly. It must not be called before
+// all committed metadata is known: the folder of a topic that is unknown is put aside. A log that cannot be opened
+// is reported, and the others serve.
+func (m *Manager) Load(ctx context.Context, known Known) (LoadResult, error) {
+	result := LoadResult{Clean: true}
+	for _, dir := range m.dirs {
+		if err := dir.takeCleanMarker(); err != nil {
+			return result, err
+		}
+		result.Clean = result.Clean && dir.wasClean
+		strays, err := m.loadDirectory(ctx, dir, known)
+		result.Strays = append(result.Strays, strays...)
+		if err != nil {
+			return result, fmt.Errorf("load logs of %s: %w", dir.path, err)
+		}
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, offline := range m.offline {
+		result.Offline = append(result.Offline, offline)
+	}
+	m.loaded = true
+	return result, nil
+}
+
+// loadDirectory opens the logs of one directory. Folders that were to be deleted are deleted.
+func (m *Manager) loadDirectory(ctx context.Context, dir *directory, known Known) (strays []string, err error) {
+	names, err := m.env.fs.List(dir.path)
+	if err != nil {
+		return nil, err
+	}
+	var mu sync.Mutex // guards strays
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(loadWorkers)
+	for _, name := range names {
+		folder := path.Join(dir.path, name)
+		switch {
+		case strings.HasSuffix(name, strayFolderSuffix):
+			continue
+		case strings.HasSuffix(name, deletedFolderSuffix):
+			group.Go(func() error { return m.env.fs.RemoveAll(folder) })
+			continue
+		}
+		tp, ok := parseFolderName(name)
+		if !ok || !m.isFolder(folder) {
+			continue
+		}
+		group.Go(func() error {
+			if ctx.Err() != nil {
+				return ctx.Err()
+			}
+			stray, err := m.loadLog(dir, folder, tp, known)
+			if stray != "" {
+				mu.Lock()
+				defer mu.Unlock()
+				strays = append(strays, stray)
+			}
+			return err
+		})
+	}
+	return strays, group.Wait()
+}
+
+func (m *Manager) isFolder(name string) bool {
+	info, err := m.env.fs.Stat(name)
+	return err == nil && info.IsDir()
+}
+
+// loadLog opens one log. Only what keeps the whole directory from being used is an error.
+func (m *Manager) loadLog(dir *directory, folder string, tp kafka.TopicPartition, known Known) (string, error) {
+	id, err := readPartitionMetadata(m.env.fs, folder)
+	if err != nil {
+		if hasRecords(m.env.fs, folder) {
+			// Whose records they are cannot be told, and that must not look like an unknown topic.
+			m.putOffline(dir, tp, id, storageError(fmt.Sprintf("open log %s", folder), err))
+			return "", nil
+		}
+		return m.putAside(dir, folder, tp, id) // a crash has interrupted Create
+	}
+	config, found := known(tp, id)
+	if !found {
+		return m.putAside(dir, folder, tp, id)
+	}
+	l := m.newLog(dir, tp, id, config)
+	if err := l.open(dir.wasClean); err != nil {
+		if dirErr := dir.err(); dirErr != nil {
+			err = dirErr
+		}
+		m.env.logger.Error("a log cannot be opened", "partition", tp.String(), "error", err)
+		m.env.metrics.offlineLogs.Inc()
+		m.putOffline(dir, tp, id, storageError(fmt.Sprintf("open log %s", folder), err))
+		return "", nil
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if other := m.logs[tp]; other != nil {
+		return "", fmt.Errorf("%s lies in two directories, %s and %s", tp, other.dir.path, dir.path)
+	}
+	m.logs[tp] = l
+	return "", nil
+}
+
+// hasRecords tells whether any segment in a folder holds something.
+func hasRecords(fsys vfs.FS, folder string) bool {
+	names, err := fsys.List(folder)
+	if err != nil {
+		return true
+	}
+	for _, name := range names {
+		if !strings.HasSuffix(name, logSuffix) {
+			continue
+		}
+		if info, err := fsys.Stat(path.Join(folder, name)); err != nil || info.Size() > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+func (m *Manager) putOffline(dir *directory, tp kafka.TopicPartition, id kafka.TopicID, err error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.offline[tp] = OfflineLog{TopicPartition: tp, TopicID: id, Dir: dir.path, Err: err}
+}
+
+// putAside renames the folder of a topic that nobody knows. It is never deleted: a person must judge it.
+func (m *Manager) putAside(dir *directory, folder string, tp kafka.TopicPartition, id kafka.TopicID) (string, error) {
+	stray := path.Join(dir.path, asideName(tp, randomUUID(), strayFolderSuffix))
+	if err := m.env.fs.Rename(folder, stray); err != nil {
+		return "", err
+	}
+	m.env.logger.Warn("a log of an unknown topic was put aside; remove it if nobody misses it", "folder", stray,
+		"topic id", id.String())
+	return stray, m.env.fs.SyncDir(dir.path)
+}
+
+func (m *Manager) newLog(dir *directory, tp kafka.TopicPartition, id kafka.TopicID, config Config) *Log {
+	l := &Log{
+		topicPartition: tp,
+		id:             id,
+		keys:           keysOf(id, tp.Partition),
+		env:            m.env,
+		dir:            dir,
+		folder:         newFolder(dir.path, tp.String()),
+		flushing:       make(chan struct{}, 1),
+		config:         config.withDefaults(),
+		rolled:         nothingRolled,
+	}
+	l.policy.Store(int32(m.policy))
+	l.stableBound.Store(noUnstable)
+	return l
+}
+
+// Create makes the log of a new partition in the directory with the fewest logs, or returns the one that exists. If
+// the state database remembers flushed records of it, the folder has been lost, and a new one would hide that. Nothing
+// is synced: the first flush makes the folder durable together with the first records.
+func (m *Manager) Create(tp kafka.TopicPartition, id kafka.TopicID, config Config) (*Log, error) {
+	for {
+		m.mu.Lock()
+		deleting := m.deleting[tp]
+		if deleting == nil {
+			l, err := m.create(tp, id, config)
+			m.mu.Unlock()
+			return l, err
+		}
+		m.mu.Unlock()
+		<-deleting // an earlier incarnation of the topic is giving up the folder's name
+	}
+}
+
+// create needs mu.
+func (m *Manager) create(tp kafka.TopicPartition, id kafka.TopicID, config Config) (*Log, error) {
+	if l := m.logs[tp]; l != nil {
+		if l.id != id {
+			return nil, fmt.Errorf("the log of %s is that of topic id %s, not %s: %w", tp, l.id, id, kafka.InconsistentTopicID)
+		}
+		return l, l.Err()
+	}
+	if offline, found := m.offline[tp]; found {
+		return nil, offline.Err
+	}
+	dir, err := m.emptiestDirectory()
+	if err != nil {
+		return nil, err
+	}
+	l := m.newLog(dir, tp, id, config)
+	if err := l.create(); err != nil {
+		err = storageError(fmt.Sprintf("create log %s", l.folder.path()), err)
+		var missing *MissingError
+		if errors.As(err, &missing) {
+			m.offline[tp] = OfflineLog{TopicPartition: tp, TopicID: id, Dir: dir.path, Err: err}
+		}
+		return nil, err
+	}
+	m.logs[tp] = l
+	return l, nil
+}
+
+func (m *Manager) emptiestDirectory() (*directory, error) {
+	counts := map[*directory]int{}
+	for _, l := range m.logs {
+		counts[l.dir]++
+	}
+	var best *directory
+	for _, dir := range m.dirs {
+		if dir.err() == nil && (best == nil || counts[dir] < counts[best]) {
+			best = dir
+		}
+	}
+	if best == nil {
+		return nil, fmt.Errorf("every log directory has failed: %w", kafka.KafkaStorageError)
+	}
+	return best, nil
+}
+
+// Delete takes a log out of service at once and moves its folder aside; Run removes it after file.delete.delay.ms.
+func (m *Manager) Delete(tp kafka.TopicPartition) error {
+	m.mu.Lock()
+	l, offline, wasOffline := m.logs[tp], m.offline[tp], false
+	if l == nil {
+		if _, wasOffline = m.offline[tp]; !wasOffline {
+			m.mu.Unlock()
+			return fmt.Errorf("this broker has no log of %s: %w", tp, kafka.UnknownTopicOrPartition)
+		}
+	}
+	delete(m.logs, tp)
+	delete(m.offline, tp)
+	done := make(chan struct{})
+	m.deleting[tp] = done
+	m.mu.Unlock()
+
+	var err error
+	if wasOffline {
+		err = m.deleteOffline(offline)
+	} else {
+		err = m.deleteLog(l)
+	}
+	m.mu.Lock()
+	delete(m.deleting, tp)
+	m.mu.Unlock()
+	close(done)
+	return err
+}
+
+// deleteLog forgets a log before its folder gets its new name: a crash in between leaves a folder that no topic knows.
+func (m *Manager) deleteLog(l *Log) error {
+	l.flushing <- struct{}{} // a flush would find its files renamed
+	delay := l.retire()
+	defer func() { <-l.flushing }()
+	if err := deleteKeys(m.env.store, l.keys); err != nil {
+		return fmt.Errorf("delete log %s: %w", l.topicPartition, err)
+	}
+	return m.moveToDeleted(l.dir.path, l.folder, l.topicPartition, delay)
+}
+
+// deleteOffline deletes a log that was never opened, and whose folder may be missing.
+func (m *Manager) deleteOffline(offline OfflineLog) error {
+	if err := deleteKeys(m.env.store, keysOf(offline.TopicID, offline.TopicPartition.Partition)); err != nil {
+		return fmt.Errorf("delete log %s: %w", offline.TopicPartition, err)
+	}
+	folder := newFolder(offline.Dir, offline.TopicPartition.String())
+	if !m.isFolder(folder.path()) {
+		return nil
+	}
+	return m.moveToDeleted(offline.Dir, folder, offline.TopicPartition, 0)
+}
+
+func (m *Manager) moveToDeleted(dir string, from *folder, tp kafka.TopicPartition, delay time.Duration) error {
+	name := asideName(tp, randomUUID(), deletedFolderSuffix)
+	if err := m.env.fs.Rename(from.path(), path.Join(dir, name)); err != nil {
+		return storageError(fmt.Sprintf("delete log %s", from.path()), err)
+	}
+	from.name.Store(&name)
+	if err := m.env.fs.SyncDir(dir); err != nil {
+		return storageError(fmt.Sprintf("delete log %s", from.path()), err)
+	}
+	m.mu.Lock()
+	m.removal = append(m.removal, removal{folder: from.path(), at: time.Now().Add(delay)})
+	m.mu.Unlock()
+	signal(m.changed)
+	return nil
+}
+
+// deleteKeys forgets a log.
+func deleteKeys(store Store, keys logKeys) error {
+	var found [][]byte
+	err := store.Scan(keys.prefix, func(key, _ []byte) error {
+		found = append(found, append([]byte(nil), key...))
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	for _, key := range found {
+		if err := store.Delete(key); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// create makes folder, metadata and first segment of a log that never was.
+func (l *Log) create() error {
+	saved, err := l.loadCheckpoint()
+	if err != nil {
+		return err
+	}
+	remote, _ := l.remote()
+	logStart := max(saved.LogStartOffset, remote.StartOffset)
+	start := max(logStart, remote.EndOffset)
+	if saved.FlushedOffset > start {
+		return &MissingError{Folder: l.folder.path(), Start: start, EndOffset: saved.FlushedOffset}
+	}
+	if err := l.env.fs.MkdirAll(l.folder.path()); err != nil {
+		return err
+	}
+	if err := writePartitionMetadata(l.env.fs, l.folder.path(), l.id); err != nil {
+		return err
+	}
+	l.producers = newProducerState(start, l.env.expireMs)
+	l.endOffset.Store(start)
+	l.publish(checkpoint{
+		LogStartOffset: logStart, LocalStart: start, HighWatermark: start, FlushedOffset: start,
+	})
+	first, err := l.createSegment(start)
+	if err != nil {
+		return err
+	}
+	l.segments = []*segment{first}
+	l.folderUnsynced, l.metadataUnsynced = true, true
+	return nil
+}
+
+// remote is the range of the log that the bucket has.
+func (l *Log) remote() (remote RemoteRange, tiered bool) {
+	return l.env.remote(kafka.TopicIDPartition{ID: l.id, Partition: l.topicPartition.Partition})
+}
+
+// remoteEnd is the offset below which the bucket has everything from the log start on.
+func (l *Log) remoteEnd() int64 {
+	remote, _ := l.remote()
+	return remote.EndOffset
+}

@@ -1,0 +1,197 @@
+package storage
+
+import (
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+
+	"github.com/firnlog/firn/broker/record"
+	"github.com/firnlog/firn/internal/kafka"
+)
+
+// maxProducerBatches is how many batches of a producer are remembered: the client's default of five requests in
+// flight, as in Kafka. A retry of an older one can only be an error.
+const maxProducerBatches = 5
+
+// producedBatch is what is left of a producer's batch: enough to recognise it again.
+type producedBatch struct {
+	lastSequence int32
+	lastOffset   int64
+	offsetDelta  int32
+	timestamp    int64 // the batch's max timestamp
+}
+
+func (b producedBatch) baseOffset() int64 { return b.lastOffset - int64(b.offsetDelta) }
+
+// firstSequence undoes the wrap from the largest sequence to 0.
+func (b producedBatch) firstSequence() int32 {
+	first := int64(b.lastSequence) - int64(b.offsetDelta)
+	if first < 0 {
+		first += math.MaxInt32 + 1
+	}
+	return int32(first)
+}
+
+// producer is what a log knows of one producer id.
+type producer struct {
+	epoch            int16
+	coordinatorEpoch int32
+	batches          [maxProducerBatches]producedBatch // oldest first
+	count            int
+	timestamp        int64 // of the newest batch or marker
+	txnFirstOffset   int64 // of the open transaction; −1 without
+	appendedAt       int64 // broker time in ms, which expiry counts by: record time may be anything (PD-08)
+}
+
+func newProducer(epoch int16) *producer {
+	return &producer{epoch: epoch, coordinatorEpoch: -1, timestamp: record.NoTimestamp, txnFirstOffset: -1}
+}
+
+func (p *producer) lastSequence() int32 {
+	if p.count == 0 {
+		return record.NoSequence
+	}
+	return p.batches[p.count-1].lastSequence
+}
+
+func (p *producer) add(batch producedBatch) {
+	if p.count == maxProducerBatches {
+		copy(p.batches[:], p.batches[1:])
+		p.count--
+	}
+	p.batches[p.count] = batch
+	p.count++
+}
+
+// find looks for a batch with exactly these sequences.
+func (p *producer) find(batch record.Batch) (producedBatch, bool) {
+	if batch.ProducerEpoch() != p.epoch {
+		return producedBatch{}, false
+	}
+	first, last := batch.BaseSequence(), batch.LastSequence()
+	for _, known := range p.batches[:p.count] {
+		if known.lastSequence == last && known.firstSequence() == first {
+			return known, true
+		}
+	}
+	return producedBatch{}, false
+}
+
+// unstableTransaction is a range of the log whose outcome readers of committed data cannot know yet.
+type unstableTransaction struct {
+	producerID  int64
+	firstOffset int64
+	// markerOffset is where the transaction ended; −1 while it is open. It stays unstable until the high watermark has
+	// passed the marker.
+	markerOffset int64
+}
+
+// producerState is the state of all producers of a log up to an offset.
+type producerState struct {
+	endOffset int64 // exclusive
+	expireMs  int64
+	producers map[int64]*producer
+	unstable  []unstableTransaction // by first offset
+}
+
+func newProducerState(endOffset, expireMs int64) *producerState {
+	return &producerState{endOffset: endOffset, expireMs: expireMs, producers: map[int64]*producer{}}
+}
+
+// check judges a batch that a producer sent: it is new, or a duplicate of a batch that is known, or an error.
+func (s *producerState) check(batch record.Batch, now int64) (known producedBatch, duplicate bool, err error) {
+	p := s.producers[batch.ProducerID()]
+	if p == nil || s.expired(p, now) {
+		return producedBatch{}, false, nil // nobody knows better, so any sequence may be the first
+	}
+	if known, duplicate = p.find(batch); duplicate {
+		return known, true, nil
+	}
+	switch epoch := batch.ProducerEpoch(); {
+	case epoch < p.epoch:
+		return known, false, fmt.Errorf("producer %d has epoch %d and sent epoch %d: %w",
+			batch.ProducerID(), p.epoch, epoch, kafka.InvalidProducerEpoch)
+	case epoch > p.epoch:
+		if batch.BaseSequence() != 0 {
+			return known, false, fmt.Errorf("producer %d began epoch %d with sequence %d: %w",
+				batch.ProducerID(), epoch, batch.BaseSequence(), kafka.OutOfOrderSequenceNumber)
+		}
+	case batch.BaseSequence() != nextSequence(p.lastSequence()):
+		return known, false, fmt.Errorf("producer %d sent sequence %d after %d: %w",
+			batch.ProducerID(), batch.BaseSequence(), p.lastSequence(), kafka.OutOfOrderSequenceNumber)
+	}
+	return known, false, nil
+}
+
+func nextSequence(last int32) int32 {
+	if last == record.NoSequence {
+		return 0
+	}
+	return record.AddSequence(last, 1)
+}
+
+// update takes in a batch that is part of the log. Batches come in order of their offsets.
+func (s *producerState) update(batch record.Batch, appendedAt int64) {
+	s.endOffset = batch.NextOffset()
+	if !batch.HasProducerID() {
+		return
+	}
+	id, epoch := batch.ProducerID(), batch.ProducerEpoch()
+	p := s.producers[id]
+	if p == nil || s.expired(p, appendedAt) && p.txnFirstOffset < 0 {
+		p = newProducer(epoch)
+		s.producers[id] = p
+	}
+	if epoch != p.epoch {
+		p.epoch, p.count = epoch, 0
+	}
+	p.timestamp, p.appendedAt = batch.MaxTimestamp(), appendedAt
+	if batch.IsControl() {
+		s.endTransaction(id, p, batch.BaseOffset())
+		return
+	}
+	p.add(producedBatch{
+		lastSequence: batch.LastSequence(),
+		lastOffset:   batch.LastOffset(),
+		offsetDelta:  batch.LastOffsetDelta(),
+		timestamp:    batch.MaxTimestamp(),
+	})
+	if batch.IsTransactional() && p.txnFirstOffset < 0 {
+		p.txnFirstOffset = batch.BaseOffset()
+		s.unstable = append(s.unstable,
+			unstableTransaction{producerID: id, firstOffset: batch.BaseOffset(), markerOffset: -1})
+	}
+}
+
+func (s *producerState) endTransaction(id int64, p *producer, markerOffset int64) {
+	if p.txnFirstOffset < 0 {
+		return
+	}
+	p.txnFirstOffset = -1
+	for i := range s.unstable {
+		if s.unstable[i].producerID == id && s.unstable[i].markerOffset < 0 {
+			s.unstable[i].markerOffset = markerOffset
+		}
+	}
+}
+
+// firstUnstable is where the last stable offset ends under a high watermark, which it forgets settled transactions by.
+func (s *producerState) firstUnstable(highWatermark int64) (offset int64, found bool) {
+	s.unstable = slices.DeleteFunc(s.unstable, func(t unstableTransaction) bool {
+		return t.markerOffset >= 0 && t.markerOffset < highWatermark
+	})
+	if len(s.unstable) == 0 {
+		return 0, false
+	}
+	return s.unstable[0].firstOffset, true
+}
+
+func (s *producerState) expired(p *producer, now int64) bool {
+	return p.txnFirstOffset < 0 && now-p.appendedAt >= s.expireMs
+}
+
+// expire forgets producers that have been silent for too long; one with an open transaction stays.
+func (s *producerState) expire(now int64) {
+	maps.DeleteFunc(s.producers, func(_ int64, p *producer) bool { return s.expired(p, now) })
+}

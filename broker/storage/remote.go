@@ -1,0 +1,21 @@
+package storage
+
+// RemoteReadRequest asks the remote part of a log for whole batches, as ReadRequest asks the local part.
+type RemoteReadRequest struct {
+	// Offset is where to begin: the batch that holds it is the first one returned.
+	Offset int64
+	// MaxBytes bounds the answer; with AtLeastOne the first batch is returned even if it is larger (KIP-74).
+	MaxBytes   int
+	AtLeastOne bool
+	// UpTo is exclusive: the high watermark or the last stable offset of the reader.
+	UpTo int64
+}
+
+// RemoteReadResult is what a remote read found. Data aliases a cached chunk and stays valid until Release, which the
+// receiver calls exactly once.
+type RemoteReadResult struct {
+	Data        []byte
+	FirstOffset int64
+	NextOffset  int64
+	Release     func()
+}

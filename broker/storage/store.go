@@ -1,0 +1,136 @@
+package storage
+
+import (
+	"encoding/binary"
+	"fmt"
+
+	"github.com/firnlog/firn/internal/kafka"
+)
+
+// What the state database holds for a log. A key is the topic id (16 bytes), the partition (int32), a kind and, for
+// segments and producers, an offset (int64), all big-endian, so that a log's keys lie together in order.
+//
+//	'c'          checkpoint: flushed offset, high watermark and where the log begins
+//	's' + base   a segment: its end, size, largest timestamp and append times
+//	'p' + offset the producers as of that offset: at the base of each local segment, and the newest at a clean stop
+//
+// Each value begins with a version byte. All of it is a lower bound or a copy: what does not fit the log is dropped.
+const (
+	checkpointKind = 'c'
+	segmentKind    = 's'
+	producerKind   = 'p'
+
+	storeVersion = 1
+)
+
+// logKeys makes the keys of one log.
+type logKeys struct{ prefix []byte }
+
+func keysOf(id kafka.TopicID, partition int32) logKeys {
+	return logKeys{prefix: binary.BigEndian.AppendUint32(append([]byte(nil), id[:]...), uint32(partition))}
+}
+
+func (k logKeys) kind(kind byte) []byte { return append(k.prefix[:len(k.prefix):len(k.prefix)], kind) }
+
+func (k logKeys) at(kind byte, offset int64) []byte {
+	return binary.BigEndian.AppendUint64(k.kind(kind), uint64(offset))
+}
+
+func offsetOfKey(key []byte) int64 { return int64(binary.BigEndian.Uint64(key[len(key)-8:])) }
+
+// checkpoint is what is written about a log each second if it has changed.
+type checkpoint struct {
+	FlushedOffset  int64
+	FlushedEpoch   kafka.LeaderEpoch // of the last record below the flushed offset
+	HighWatermark  int64
+	LogStartOffset int64
+	LocalStart     int64 // base of the oldest segment that was not given up
+}
+
+const checkpointSize = 1 + 8 + 4 + 8 + 8 + 8
+
+func (c checkpoint) append(dst []byte) []byte {
+	dst = append(dst, storeVersion)
+	dst = binary.BigEndian.AppendUint64(dst, uint64(c.FlushedOffset))
+	dst = binary.BigEndian.AppendUint32(dst, uint32(c.FlushedEpoch))
+	dst = binary.BigEndian.AppendUint64(dst, uint64(c.HighWatermark))
+	dst = binary.BigEndian.AppendUint64(dst, uint64(c.LogStartOffset))
+	return binary.BigEndian.AppendUint64(dst, uint64(c.LocalStart))
+}
+
+func parseCheckpoint(data []byte) (checkpoint, error) {
+	if len(data) != checkpointSize || data[0] != storeVersion {
+		return checkpoint{}, fmt.Errorf("a log checkpoint of %d bytes and version % x is not known",
+			len(data), data[:min(1, len(data))])
+	}
+	return checkpoint{
+		FlushedOffset:  int64(binary.BigEndian.Uint64(data[1:])),
+		FlushedEpoch:   kafka.LeaderEpoch(binary.BigEndian.Uint32(data[9:])),
+		HighWatermark:  int64(binary.BigEndian.Uint64(data[13:])),
+		LogStartOffset: int64(binary.BigEndian.Uint64(data[21:])),
+		LocalStart:     int64(binary.BigEndian.Uint64(data[29:])),
+	}, nil
+}
+
+const segmentStateSize = 1 + 1 + 8*8 + 4 + 4
+
+func (s segmentState) append(dst []byte) []byte {
+	sealed := byte(0)
+	if s.Sealed {
+		sealed = 1
+	}
+	dst = append(dst, storeVersion, sealed)
+	for _, field := range []int64{
+		s.EndOffset, s.Size, s.FirstTimestamp, s.MaxTimestamp, s.MaxTimestampLast, s.MaxTimestampOffset,
+		s.FirstAppendedAt, s.LastAppendedAt,
+	} {
+		dst = binary.BigEndian.AppendUint64(dst, uint64(field))
+	}
+	dst = binary.BigEndian.AppendUint32(dst, uint32(s.OffsetEntries))
+	return binary.BigEndian.AppendUint32(dst, uint32(s.TimeEntries))
+}
+
+func parseSegmentState(data []byte) (segmentState, error) {
+	if len(data) != segmentStateSize || data[0] != storeVersion {
+		return segmentState{}, fmt.Errorf("a segment's state of %d bytes and version % x is not known",
+			len(data), data[:min(1, len(data))])
+	}
+	s := segmentState{Sealed: data[1] == 1}
+	at := data[2:]
+	for _, field := range []*int64{
+		&s.EndOffset, &s.Size, &s.FirstTimestamp, &s.MaxTimestamp, &s.MaxTimestampLast, &s.MaxTimestampOffset,
+		&s.FirstAppendedAt, &s.LastAppendedAt,
+	} {
+		*field, at = int64(binary.BigEndian.Uint64(at)), at[8:]
+	}
+	s.OffsetEntries, s.TimeEntries = int32(binary.BigEndian.Uint32(at)), int32(binary.BigEndian.Uint32(at[4:]))
+	return s, nil
+}
+
+// producerCheckpoint is the state of a log's producers at an offset. The epoch is that of the record before it: a
+// checkpoint of another lineage is not used.
+type producerCheckpoint struct {
+	Offset   int64
+	Epoch    kafka.LeaderEpoch
+	Snapshot []byte // Kafka's .snapshot format
+}
+
+const producerCheckpointHeader = 1 + 4
+
+func (c producerCheckpoint) append(dst []byte) []byte {
+	dst = append(dst, storeVersion)
+	dst = binary.BigEndian.AppendUint32(dst, uint32(c.Epoch))
+	return append(dst, c.Snapshot...)
+}
+
+func parseProducerCheckpoint(offset int64, data []byte) (producerCheckpoint, error) {
+	if len(data) < producerCheckpointHeader || data[0] != storeVersion {
+		return producerCheckpoint{}, fmt.Errorf("a producer checkpoint of %d bytes and version % x is not known",
+			len(data), data[:min(1, len(data))])
+	}
+	return producerCheckpoint{
+		Offset:   offset,
+		Epoch:    kafka.LeaderEpoch(binary.BigEndian.Uint32(data[1:])),
+		Snapshot: append([]byte(nil), data[producerCheckpointHeader:]...),
+	}, nil
+}
