@@ -1,0 +1,123 @@
+package retention
+
+// Unlimited is the value of a limit that is not set.
+const Unlimited = -1
+
+// Limits are a topic's retention settings; Unlimited switches one off.
+type Limits struct {
+	Ms, Bytes           int64 // retention.ms, retention.bytes: of the whole log
+	LocalMs, LocalBytes int64 // local.retention.*: of the local copy of what is remote
+}
+
+// Segment is one segment, local or remote: the records of [BaseOffset, EndOffset).
+type Segment struct {
+	BaseOffset, EndOffset int64
+	Bytes                 int64
+	MaxTimestamp          int64 // largest record time in ms; −1 unknown
+	LastAppendedAt        int64 // broker's time of the last append in ms; −1 unknown
+	Active                bool  // still written to: never removed, only rolled
+}
+
+// View is a log at one moment.
+type View struct {
+	LogStart      int64
+	HighWatermark int64
+	Local         []Segment // ascending; the last one is the active one
+	// Tiered logs have a remote part: Remote ascending, ending at RemoteEnd. Local segments below RemoteEnd are copies.
+	Tiered    bool
+	Remote    []Segment
+	RemoteEnd int64
+	Limits    Limits
+	// KeepsAll is set when the cleanup policy has no delete: only the log start offset removes segments.
+	KeepsAll bool
+}
+
+// timestamp is the age of a segment's youngest record: its record time, but never later than it was appended, as a
+// producer whose clock is ahead must not keep data for ever (KAFKA-6482).
+func (s Segment) timestamp() int64 {
+	if s.MaxTimestamp < 0 {
+		return s.LastAppendedAt
+	}
+	if s.LastAppendedAt >= 0 {
+		return min(s.MaxTimestamp, s.LastAppendedAt)
+	}
+	return s.MaxTimestamp
+}
+
+// expired tells whether all records of the segment are older than maxAge ms. A segment without any time is not.
+func (s Segment) expired(maxAge, now int64) bool {
+	at := s.timestamp()
+	return maxAge != Unlimited && at >= 0 && now-at > maxAge
+}
+
+// whole lists every segment of the log once: the remote ones, then the local ones that are not copies of them.
+func (v View) whole() []Segment {
+	segments := make([]Segment, 0, len(v.Remote)+len(v.Local))
+	segments = append(segments, v.Remote...)
+	for _, segment := range v.Local {
+		if !v.Tiered || segment.EndOffset > v.RemoteEnd || segment.Active {
+			segments = append(segments, segment)
+		}
+	}
+	return segments
+}
+
+// Start is where the log should begin: past all segments, from the oldest on, that are too old or that the log is too
+// large with. It never goes back, nor past the high watermark, nor into the active segment.
+func Start(v View, now int64) int64 {
+	if v.KeepsAll {
+		return v.LogStart
+	}
+	segments := v.whole()
+	excess := int64(0) // bytes that may go
+	if v.Limits.Bytes != Unlimited {
+		for _, segment := range segments {
+			excess += segment.Bytes
+		}
+		excess -= v.Limits.Bytes
+	}
+	start := v.LogStart
+	for _, segment := range segments {
+		tooLarge := v.Limits.Bytes != Unlimited && excess >= segment.Bytes
+		if segment.Active || segment.EndOffset > v.HighWatermark || !tooLarge && !segment.expired(v.Limits.Ms, now) {
+			break
+		}
+		excess -= segment.Bytes
+		start = max(start, segment.EndOffset)
+	}
+	return start
+}
+
+// LocalStart is where the local part of the log should begin: past the segments that lie below the log start offset
+// and, where the bucket has them, past those that are too old or too large for local disk.
+func LocalStart(v View, now int64) int64 {
+	start := int64(0)
+	excess := int64(0)
+	for _, segment := range v.Local {
+		excess += segment.Bytes
+	}
+	excess -= v.Limits.LocalBytes
+	for _, segment := range v.Local {
+		covered := v.Tiered && segment.EndOffset <= v.RemoteEnd
+		tooLarge := v.Limits.LocalBytes != Unlimited && excess >= segment.Bytes
+		goes := segment.EndOffset <= v.LogStart ||
+			covered && !v.KeepsAll && (tooLarge || segment.expired(v.Limits.LocalMs, now))
+		if segment.Active || !goes {
+			break
+		}
+		excess -= segment.Bytes
+		start = segment.EndOffset
+	}
+	return start
+}
+
+// RollDue tells whether the active segment should be sealed because all it holds is expired: a topic that is no longer
+// written would otherwise keep its last records for ever.
+func RollDue(v View, now int64) bool {
+	if v.KeepsAll || len(v.Local) == 0 {
+		return false
+	}
+	active := v.Local[len(v.Local)-1]
+	return active.Active && active.EndOffset > active.BaseOffset && active.EndOffset <= v.HighWatermark &&
+		active.expired(v.Limits.Ms, now)
+}

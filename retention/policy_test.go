@@ -1,0 +1,209 @@
+package retention
+
+import "testing"
+
+// hour and now are the tests' clock: record times are hours before now.
+const (
+	hour = int64(3_600_000)
+	now  = 1000 * hour
+)
+
+// local makes sealed segments of 100 offsets and 10 bytes each, the oldest aged ages[0] hours, and an active one.
+func local(ages ...int64) []Segment {
+	var segments []Segment
+	for i, age := range ages {
+		segments = append(segments, Segment{
+			BaseOffset: int64(i) * 100, EndOffset: int64(i+1) * 100, Bytes: 10,
+			MaxTimestamp: now - age*hour, LastAppendedAt: now - age*hour,
+		})
+	}
+	segments[len(segments)-1].Active = true
+	return segments
+}
+
+func unlimited() Limits {
+	return Limits{Ms: Unlimited, Bytes: Unlimited, LocalMs: Unlimited, LocalBytes: Unlimited}
+}
+
+func view(segments []Segment, limits Limits) View {
+	return View{
+		HighWatermark: segments[len(segments)-1].EndOffset, Local: segments, Limits: limits,
+		LogStart: segments[0].BaseOffset,
+	}
+}
+
+func limited(change func(*Limits)) Limits {
+	limits := unlimited()
+	change(&limits)
+	return limits
+}
+
+func TestStartOfAnAllLocalLog(t *testing.T) {
+	tests := []struct {
+		name   string
+		view   View
+		change func(*View)
+		want   int64
+	}{
+		{name: "without limits nothing goes", view: view(local(9, 8, 7, 0), unlimited()), want: 0},
+		{
+			name: "segments older than retention.ms go, up to the first young one",
+			view: view(local(9, 8, 2, 0), limited(func(l *Limits) { l.Ms = 5 * hour })), want: 200,
+		},
+		{
+			name: "a young segment protects an old one behind it",
+			view: view(local(9, 2, 8, 0), limited(func(l *Limits) { l.Ms = 5 * hour })), want: 100,
+		},
+		{
+			name: "exactly retention.ms old is not older",
+			view: view(local(5, 0), limited(func(l *Limits) { l.Ms = 5 * hour })), want: 0,
+		},
+		{
+			name: "the active segment never goes, however old",
+			view: view(local(9, 9), limited(func(l *Limits) { l.Ms = hour })), want: 100,
+		},
+		{
+			name: "by size whole segments go while the rest still fills the limit",
+			view: view(local(4, 3, 2, 1), limited(func(l *Limits) { l.Bytes = 25 })), want: 100,
+		},
+		{
+			name: "retention.bytes=0 leaves only the active segment",
+			view: view(local(4, 3, 2, 1), limited(func(l *Limits) { l.Bytes = 0 })), want: 300,
+		},
+		{
+			name:   "nothing above the high watermark goes",
+			view:   view(local(9, 9, 9, 0), limited(func(l *Limits) { l.Ms = hour })),
+			change: func(v *View) { v.HighWatermark = 150 }, want: 100,
+		},
+		{
+			name:   "without delete in the cleanup policy nothing goes by age",
+			view:   view(local(9, 9, 0), limited(func(l *Limits) { l.Ms = hour; l.Bytes = 0 })),
+			change: func(v *View) { v.KeepsAll = true }, want: 0,
+		},
+		{
+			name:   "RE-01: a timestamp in the far future does not keep a segment for ever",
+			view:   view(local(9, 0), limited(func(l *Limits) { l.Ms = hour })),
+			change: func(v *View) { v.Local[0].MaxTimestamp = now * 50 }, want: 100,
+		},
+		{
+			name:   "old records that have just been appended are old all the same",
+			view:   view(local(9, 0), limited(func(l *Limits) { l.Ms = hour })),
+			change: func(v *View) { v.Local[0].LastAppendedAt = now }, want: 100,
+		},
+		{
+			name:   "a segment without any time is kept",
+			view:   view(local(9, 0), limited(func(l *Limits) { l.Ms = hour })),
+			change: func(v *View) { v.Local[0].MaxTimestamp, v.Local[0].LastAppendedAt = -1, -1 }, want: 0,
+		},
+		{
+			name:   "the start never goes back",
+			view:   view(local(9, 0), unlimited()),
+			change: func(v *View) { v.LogStart = 50 }, want: 50,
+		},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			if test.change != nil {
+				test.change(&test.view)
+			}
+			if got := Start(test.view, now); got != test.want {
+				t.Errorf("log start offset %d, want %d", got, test.want)
+			}
+		})
+	}
+}
+
+// tiered is a log whose segments up to remoteEnd are in the bucket, while those from firstLocal on are (still) local.
+func tiered(segments []Segment, firstLocal int, remoteEnd int64, limits Limits) View {
+	v := view(segments, limits)
+	v.Tiered, v.RemoteEnd = true, remoteEnd
+	for _, segment := range segments {
+		if segment.EndOffset <= remoteEnd {
+			v.Remote = append(v.Remote, segment)
+		}
+	}
+	v.Local = segments[firstLocal:]
+	return v
+}
+
+func TestStartOfATieredLog(t *testing.T) {
+	tests := []struct {
+		name string
+		view View
+		want int64
+	}{
+		{
+			name: "TI-02: segments that are both local and remote count once",
+			view: tiered(local(4, 3, 2, 1), 0, 300, limited(func(l *Limits) { l.Bytes = 40 })), want: 0,
+		},
+		{
+			name: "remote segments go by size first",
+			view: tiered(local(4, 3, 2, 1), 2, 300, limited(func(l *Limits) { l.Bytes = 20 })), want: 200,
+		},
+		{
+			name: "remote segments go by age",
+			view: tiered(local(9, 8, 2, 1), 3, 300, limited(func(l *Limits) { l.Ms = 5 * hour })), want: 200,
+		},
+		{
+			name: "what is past total retention goes although the bucket never got it",
+			view: tiered(local(9, 8, 7, 1), 0, 100, limited(func(l *Limits) { l.Ms = 5 * hour })), want: 300,
+		},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			if got := Start(test.view, now); got != test.want {
+				t.Errorf("log start offset %d, want %d", got, test.want)
+			}
+		})
+	}
+}
+
+func TestLocalStart(t *testing.T) {
+	tests := []struct {
+		name   string
+		view   View
+		change func(*View)
+		want   int64
+	}{
+		{
+			name: "local copies older than local.retention.ms go under remote cover",
+			view: tiered(local(9, 8, 7, 0), 0, 200, limited(func(l *Limits) { l.LocalMs = hour })), want: 200,
+		},
+		{
+			name: "without remote cover they stay, however old",
+			view: tiered(local(9, 8, 7, 0), 0, 0, limited(func(l *Limits) { l.LocalMs, l.LocalBytes = hour, 0 })), want: 0,
+		},
+		{
+			name: "a segment that is only partly remote stays",
+			view: tiered(local(9, 8, 0), 0, 150, limited(func(l *Limits) { l.LocalMs = hour })), want: 100,
+		},
+		{
+			name: "by size they go until the limit is kept",
+			view: tiered(local(4, 3, 2, 1), 0, 300, limited(func(l *Limits) { l.LocalBytes = 20 })), want: 200,
+		},
+		{
+			name: "local limits mean nothing to a log that is not tiered",
+			view: view(local(9, 8, 0), limited(func(l *Limits) { l.LocalMs, l.LocalBytes = hour, 0 })), want: 0,
+		},
+		{
+			name:   "what lies below the log start offset goes, tiered or not",
+			view:   view(local(9, 8, 0), unlimited()),
+			change: func(v *View) { v.LogStart = 150 }, want: 100,
+		},
+		{
+			name:   "below the log start offset also a compacted log loses segments",
+			view:   view(local(9, 8, 0), unlimited()),
+			change: func(v *View) { v.LogStart, v.KeepsAll = 200, true }, want: 200,
+		},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			if test.change != nil {
+				test.change(&test.view)
+			}
+			if got := LocalStart(test.view, now); got != test.want {
+				t.Errorf("local start %d, want %d", got, test.want)
+			}
+		})
+	}
+}
