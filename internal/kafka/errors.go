@@ -22,6 +22,7 @@ const (
 	NotLeaderOrFollower         Errno = 6
 	RequestTimedOut             Errno = 7
 	MessageTooLarge             Errno = 10
+	CoordinatorNotAvailable     Errno = 15
 	InvalidTopic                Errno = 17
 	RecordListTooLarge          Errno = 18
 	NotEnoughReplicas           Errno = 19
@@ -48,6 +49,8 @@ const (
 	UnknownProducerID           Errno = 59
 	FetchSessionIDNotFound      Errno = 70
 	InvalidFetchSessionEpoch    Errno = 71
+	FetchSessionTopicIDError    Errno = 106
+	TopicDeletionDisabled       Errno = 73
 	FencedLeaderEpoch           Errno = 74
 	UnknownLeaderEpoch          Errno = 75
 	UnsupportedCompressionType  Errno = 76

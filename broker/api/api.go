@@ -1,0 +1,126 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/firnlog/firn/broker/replica"
+	"github.com/firnlog/firn/broker/txn"
+	"github.com/firnlog/firn/broker/wire"
+	"github.com/firnlog/firn/internal/config"
+	"github.com/firnlog/firn/internal/kafka"
+	"github.com/firnlog/firn/metastore/command"
+	"github.com/firnlog/firn/metastore/image"
+)
+
+// Metadata is the cluster's metadata as the handlers need it.
+type Metadata interface {
+	// Image is the newest metadata that this broker serves.
+	Image() *image.Image
+	// Propose commits a command and returns when every part of this broker has seen what it did.
+	Propose(ctx context.Context, cmd command.Command) (any, error)
+	// ElapsedMs is the cluster's running time, which commands carry in place of a clock.
+	ElapsedMs() int64
+}
+
+// Options are what Handlers are made of. Settings are parsed once, at the edge.
+type Options struct {
+	Logger    *slog.Logger
+	Metadata  Metadata
+	Replicas  *replica.Manager
+	Placement Placement
+	// ProducerIDs hands out ids for InitProducerId.
+	ProducerIDs *txn.ProducerIDs
+
+	BrokerID kafka.BrokerID
+	// Layers are the broker's settings with their origin, those altered at run time from the image included.
+	Layers func(*image.Image) config.BrokerLayers
+
+	DefaultPartitions        int32         // num.partitions
+	DefaultReplicationFactor int16         // default.replication.factor
+	DeleteTopicEnable        bool          // delete.topic.enable
+	FetchMaxBytes            int           // fetch.max.bytes
+	FetchSessionSlots        int           // max.incremental.fetch.session.cache.slots
+	RemoteListOffsetsTimeout time.Duration // remote.list.offsets.request.timeout.ms
+}
+
+// Handlers serve the APIs of one broker.
+type Handlers struct {
+	options  Options
+	sessions *sessionCache
+	calls    fetchCalls
+	routes   map[int16]route
+}
+
+// New makes the handlers of one broker.
+func New(options Options) *Handlers {
+	h := &Handlers{options: options, sessions: newSessionCache(options.FetchSessionSlots)}
+	h.routes = h.table()
+	return h
+}
+
+// Dispatch serves one request. It has the form that the server calls.
+func (h *Handlers) Dispatch(ctx context.Context, req *wire.Request) wire.Reply {
+	return h.routes[req.Key](ctx, req)
+}
+
+// route is one API. The context is the server's; what waits for one client waits under the connection's.
+type route func(ctx context.Context, req *wire.Request) wire.Reply
+
+// now answers at once with a kmsg body.
+func now(req *wire.Request, body kmsg.Response) wire.Reply {
+	return wire.Reply{Response: wire.EncodeResponse(req.Version, req.CorrelationID, body)}
+}
+
+// later answers with a kmsg body that finish makes in the waiting phase, where it may ask the metastore or the object
+// store. It must not touch the request's frame.
+func later(req *wire.Request, finish func(ctx context.Context) kmsg.Response) wire.Reply {
+	version, correlationID, ctx := req.Version, req.CorrelationID, req.Conn.Context
+	return wire.Reply{Finish: func() *wire.Response {
+		return wire.EncodeResponse(version, correlationID, finish(ctx))
+	}}
+}
+
+// malformed closes the connection of a peer that does not speak the protocol: there is no answer to what cannot be
+// read.
+func (h *Handlers) malformed(req *wire.Request, err error) wire.Reply {
+	h.options.Logger.Warn("connection closed: malformed request",
+		"peer", req.Conn.Remote.String(), "key", req.Key, "version", req.Version, "err", err)
+	return wire.Reply{Close: true}
+}
+
+// decode reads a kmsg body within its bounds.
+func decode[T kmsg.Request](req *wire.Request, into T) (T, error) {
+	into.SetVersion(req.Version)
+	return into, wire.BoundedDecode(req, into)
+}
+
+// fail fills the error fields of an answer: the code, and in words what was wrong and what to do. A success has no
+// message; an error that is only a code keeps the client's own words for it.
+func fail(err error) (code int16, message *string) {
+	errno := kafka.CodeOf(err)
+	if errno == kafka.None {
+		return 0, nil
+	}
+	var bare kafka.Errno
+	if errors.As(err, &bare) && err == error(bare) {
+		return int16(errno), nil
+	}
+	text := err.Error()
+	return int16(errno), &text
+}
+
+// within bounds what a request may take in the waiting phase by the client's own timeout.
+func within(ctx context.Context, timeoutMs int32) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(ctx, max(time.Duration(timeoutMs)*time.Millisecond, minTimeout))
+}
+
+// minTimeout keeps a client that sends a timeout of 0 from losing every race against its own request.
+const minTimeout = 100 * time.Millisecond
+
+// metadataTimeout bounds a commit of the metastore for requests that bring no timeout of their own.
+const metadataTimeout = 30 * time.Second

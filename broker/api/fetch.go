@@ -1,0 +1,199 @@
+package api
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/firnlog/firn/broker/replica"
+	"github.com/firnlog/firn/broker/wire"
+	"github.com/firnlog/firn/internal/kafka"
+)
+
+// fetchCall is one Fetch request from its first look to its answer. Calls are pooled: a fetch is the most frequent
+// request there is, and nothing in it outlives the answer.
+type fetchCall struct {
+	handlers      *Handlers
+	version       int16
+	correlationID int32
+	request       kmsg.FetchRequest
+
+	session    *fetchSession // nil without one
+	wanted     []fetchPartition
+	partitions []replica.FetchPartition
+	isolation  replica.Isolation
+	fetch      *replica.Fetch
+
+	response wire.FetchResponse
+	answers  []wire.FetchPartitionResponse
+}
+
+// fetchCalls is the pool of calls.
+type fetchCalls struct{ pool sync.Pool }
+
+func (c *fetchCalls) get() *fetchCall {
+	if call, ok := c.pool.Get().(*fetchCall); ok {
+		return call
+	}
+	return &fetchCall{}
+}
+
+// put empties the call, so that it keeps neither partitions nor records alive, and keeps its slices.
+func (c *fetchCalls) put(call *fetchCall) {
+	const maxKept = 4096 // partitions: a call that once served more is not worth its memory
+	if cap(call.wanted) > maxKept {
+		return
+	}
+	clear(call.wanted)
+	clear(call.partitions)
+	clear(call.answers)
+	clear(call.response.Topics)
+	*call = fetchCall{
+		wanted: call.wanted[:0], partitions: call.partitions[:0], answers: call.answers[:0],
+		response: wire.FetchResponse{Topics: call.response.Topics[:0]},
+	}
+	c.pool.Put(call)
+}
+
+// fetch serves Fetch v4–v18: sessions since v7 (KIP-227), leader epochs since v9 (KIP-320), topic ids since v13
+// (KIP-516). v0–v3 would need down-conversion, which Kafka 4 no longer does.
+func (h *Handlers) fetch(_ context.Context, req *wire.Request) wire.Reply {
+	call := h.calls.get()
+	call.handlers, call.version, call.correlationID = h, req.Version, req.CorrelationID
+	call.request.Default()
+	call.request.SetVersion(req.Version)
+	if err := wire.BoundedDecode(req, &call.request); err != nil {
+		return h.malformed(req, err)
+	}
+	if err := call.begin(); err != nil {
+		call.response.ErrorCode = kafka.CodeOf(err)
+		return wire.Reply{Response: call.encode()}
+	}
+	call.resolve()
+	params := replica.FetchParams{
+		MaxWait:   time.Duration(call.request.MaxWaitMillis) * time.Millisecond,
+		MinBytes:  int(call.request.MinBytes),
+		MaxBytes:  min(int(call.request.MaxBytes), h.options.FetchMaxBytes),
+		Isolation: replica.Isolation(call.request.IsolationLevel),
+	}
+	call.isolation = params.Isolation
+	call.fetch = h.options.Replicas.Fetch(req.Conn.Context, params, call.partitions)
+	if call.fetch.Done() == nil {
+		return wire.Reply{Response: call.finish()}
+	}
+	return wire.Reply{Wait: call.fetch.Done(), Finish: call.finish, Cancel: call.fetch.Cancel}
+}
+
+// begin finds out which partitions are wanted: those of the request, or of its session.
+func (c *fetchCall) begin() (err error) {
+	c.session, c.wanted, err = c.handlers.sessions.begin(&c.request, c.wanted)
+	if c.session != nil {
+		c.response.SessionID = c.session.id
+	}
+	return err
+}
+
+// resolve finds the partitions. They are looked up anew each time, as a topic may have been deleted and created again
+// while the session lived.
+func (c *fetchCall) resolve() {
+	for i := range c.wanted {
+		wanted := &c.wanted[i]
+		var p *replica.Partition
+		var err error
+		if c.byID() {
+			p, err = c.handlers.options.Replicas.PartitionByID(wanted.idPartition())
+		} else {
+			p, err = c.handlers.options.Replicas.Partition(wanted.topicPartition())
+		}
+		c.partitions = append(c.partitions, replica.FetchPartition{
+			Partition: p, Err: err,
+			Offset: wanted.offset, MaxBytes: int(wanted.maxBytes),
+			CurrentLeaderEpoch: wanted.leaderEpoch, LastFetchedEpoch: wanted.lastFetchedEpoch,
+		})
+	}
+}
+
+// byID tells whether the request names topics by id (v13 and later).
+func (c *fetchCall) byID() bool { return c.version >= fetchTopicIDsFrom }
+
+const fetchTopicIDsFrom = 13
+
+// finish reads, encodes and gives the call back to the pool.
+func (c *fetchCall) finish() *wire.Response {
+	results := c.fetch.Results()
+	if cap(c.answers) < len(results) {
+		c.answers = make([]wire.FetchPartitionResponse, 0, len(results)) // grown once: topics hold parts of it
+	}
+	previous := -1
+	c.session.lock()
+	for i := range results {
+		if !c.session.changed(&c.wanted[i], &results[i]) {
+			results[i].Release()
+			continue
+		}
+		c.answers = append(c.answers, c.answer(i, &results[i]))
+		c.place(previous, i)
+		previous = i
+	}
+	c.session.rotate()
+	c.session.unlock()
+	return c.encode()
+}
+
+// place adds the newest answer to its topic. Partitions of one topic that follow each other share an entry.
+func (c *fetchCall) place(previous, i int) {
+	last := len(c.answers)
+	if previous >= 0 && c.wanted[previous].sameTopic(&c.wanted[i]) {
+		topic := &c.response.Topics[len(c.response.Topics)-1]
+		topic.Partitions = c.answers[last-1-len(topic.Partitions) : last]
+		return
+	}
+	c.response.Topics = append(c.response.Topics, wire.FetchTopicResponse{
+		Name: c.wanted[i].topic, ID: c.wanted[i].id, Partitions: c.answers[last-1 : last],
+	})
+}
+
+// encode ends the call.
+func (c *fetchCall) encode() *wire.Response {
+	response := wire.EncodeFetchResponse(c.version, c.correlationID, &c.response)
+	c.handlers.calls.put(c)
+	return response
+}
+
+func (c *fetchCall) answer(i int, result *replica.FetchResult) wire.FetchPartitionResponse {
+	answer := wire.FetchPartitionResponse{
+		Partition:            c.wanted[i].partition,
+		ErrorCode:            kafka.CodeOf(result.Err),
+		HighWatermark:        result.HighWatermark,
+		LastStableOffset:     result.LastStableOffset,
+		LogStartOffset:       result.LogStartOffset,
+		PreferredReadReplica: kafka.NoBroker,
+		Records:              wire.Chunk{Region: result.Region, Bytes: result.Data},
+	}
+	if result.Hold != nil {
+		answer.Records.Hold = result.Hold
+	}
+	if c.isolation == replica.ReadCommitted {
+		answer.AbortedTransactions = noneAborted
+	}
+	if result.Diverging != nil {
+		answer.DivergingEpoch = &wire.EpochEndOffset{
+			Epoch: result.Diverging.Epoch, EndOffset: result.Diverging.EndOffset,
+		}
+	}
+	switch answer.ErrorCode {
+	case kafka.NotLeaderOrFollower, kafka.FencedLeaderEpoch:
+		if p := c.partitions[i].Partition; p != nil {
+			answer.CurrentLeader = &wire.Leader{ID: p.Leader(), Epoch: p.LeaderEpoch()}
+		}
+	case kafka.UnknownServerError, kafka.KafkaStorageError:
+		c.handlers.options.Logger.Error("fetch failed", "err", result.Err)
+	}
+	return answer
+}
+
+// noneAborted is the answer to read_committed until transactions land: an empty list, where null would mean
+// read_uncommitted.
+var noneAborted = []wire.AbortedTransaction{}

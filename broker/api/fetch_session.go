@@ -1,0 +1,314 @@
+package api
+
+import (
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/firnlog/firn/broker/replica"
+	"github.com/firnlog/firn/internal/kafka"
+)
+
+// The epochs of a fetch session that are not counts (KIP-227).
+const (
+	sessionEpochInitial int32 = 0  // a full request that asks for a new session
+	sessionEpochFinal   int32 = -1 // a full request without a session, which ends the one it names
+)
+
+// sessionIdle is how long a session must have been unused before a new one may take its place
+// (min.incremental.fetch.session.eviction.ms in Kafka, which has the same default).
+const sessionIdle = 2 * time.Minute
+
+// fetchPartition is one partition that a client wants, as it last asked for it.
+type fetchPartition struct {
+	topic            string        // up to v12
+	id               kafka.TopicID // from v13 on
+	partition        int32
+	offset           int64
+	maxBytes         int32
+	leaderEpoch      kafka.LeaderEpoch
+	lastFetchedEpoch kafka.LeaderEpoch
+
+	entry *sessionEntry // nil without a session
+}
+
+func (f *fetchPartition) topicPartition() kafka.TopicPartition {
+	return kafka.TopicPartition{Topic: f.topic, Partition: f.partition}
+}
+
+func (f *fetchPartition) idPartition() kafka.TopicIDPartition {
+	return kafka.TopicIDPartition{ID: f.id, Partition: f.partition}
+}
+
+func (f *fetchPartition) sameTopic(other *fetchPartition) bool {
+	return f.id == other.id && f.topic == other.topic
+}
+
+// sessionKey names a partition of a session: by id or by name, whichever the session's requests use.
+type sessionKey struct {
+	topic     string
+	id        kafka.TopicID
+	partition int32
+}
+
+// sessionEntry is a partition of a session, and what its client was last told.
+type sessionEntry struct {
+	wanted         fetchPartition
+	highWatermark  int64
+	logStartOffset int64
+	hadRecords     bool // in the answer that is being made
+}
+
+// untold makes the next answer carry the partition, whatever it says.
+const untold = -1
+
+// fetchSession remembers what a client fetches, so that its requests and answers carry only what has changed. A nil
+// session stands for a request without one.
+type fetchSession struct {
+	id   int32
+	byID bool
+
+	mu       sync.Mutex // guards the fields below
+	epoch    int32      // of the next request
+	lastUsed time.Time
+	entries  map[sessionKey]*sessionEntry
+	order    []*sessionEntry
+	full     bool // the answer being made is to the request that began the session: it carries everything
+}
+
+func (s *fetchSession) lock() {
+	if s != nil {
+		s.mu.Lock()
+	}
+}
+
+func (s *fetchSession) unlock() {
+	if s != nil {
+		s.full = false
+		s.mu.Unlock()
+	}
+}
+
+// changed tells whether the answer has to carry the partition, and remembers what it says. Errors are always carried,
+// and again when they are over. The caller holds the lock.
+func (s *fetchSession) changed(wanted *fetchPartition, result *replica.FetchResult) bool {
+	if s == nil {
+		return true
+	}
+	entry := wanted.entry
+	entry.hadRecords = result.Size() > 0
+	changed := s.full || entry.hadRecords || result.Err != nil || result.Diverging != nil ||
+		entry.highWatermark != result.HighWatermark || entry.logStartOffset != result.LogStartOffset
+	entry.highWatermark, entry.logStartOffset = result.HighWatermark, result.LogStartOffset
+	if result.Err != nil {
+		entry.highWatermark = untold
+	}
+	return changed
+}
+
+// rotate moves the partitions that got records behind those that got none: with a small max_bytes nobody starves. The
+// caller holds the lock.
+func (s *fetchSession) rotate() {
+	if s == nil {
+		return
+	}
+	var served []*sessionEntry
+	waiting := s.order[:0]
+	for _, entry := range s.order {
+		if entry.hadRecords {
+			entry.hadRecords = false
+			served = append(served, entry)
+			continue
+		}
+		waiting = append(waiting, entry)
+	}
+	s.order = append(waiting, served...)
+}
+
+// update takes over what an incremental request adds, changes and forgets. The caller holds the lock.
+func (s *fetchSession) update(request *kmsg.FetchRequest) {
+	eachPartition(request, func(wanted fetchPartition) { s.put(wanted) })
+	forgotten := false
+	for i := range request.ForgottenTopics {
+		topic := &request.ForgottenTopics[i]
+		for _, partition := range topic.Partitions {
+			key := sessionKey{topic: topic.Topic, id: topic.TopicID, partition: partition}
+			_, known := s.entries[key]
+			delete(s.entries, key)
+			forgotten = forgotten || known
+		}
+	}
+	if !forgotten {
+		return
+	}
+	kept := s.order[:0]
+	for _, entry := range s.order {
+		w := &entry.wanted
+		if s.entries[sessionKey{topic: w.topic, id: w.id, partition: w.partition}] == entry {
+			kept = append(kept, entry)
+		}
+	}
+	clear(s.order[len(kept):])
+	s.order = kept
+}
+
+func (s *fetchSession) put(wanted fetchPartition) {
+	key := sessionKey{topic: wanted.topic, id: wanted.id, partition: wanted.partition}
+	entry, known := s.entries[key]
+	if !known {
+		entry = &sessionEntry{highWatermark: untold, logStartOffset: untold}
+		s.entries[key] = entry
+		s.order = append(s.order, entry)
+	}
+	wanted.entry = entry
+	entry.wanted = wanted
+}
+
+// eachPartition yields the partitions that a request lists.
+func eachPartition(request *kmsg.FetchRequest, visit func(fetchPartition)) {
+	for i := range request.Topics {
+		topic := &request.Topics[i]
+		for j := range topic.Partitions {
+			p := &topic.Partitions[j]
+			visit(fetchPartition{
+				topic: topic.Topic, id: topic.TopicID, partition: p.Partition,
+				offset: p.FetchOffset, maxBytes: p.PartitionMaxBytes,
+				leaderEpoch:      kafka.LeaderEpoch(p.CurrentLeaderEpoch),
+				lastFetchedEpoch: kafka.LeaderEpoch(p.LastFetchedEpoch),
+			})
+		}
+	}
+}
+
+// sessionCache holds the fetch sessions of all clients, up to a number of slots.
+type sessionCache struct {
+	slots int
+
+	mu       sync.Mutex // guards the field below; taken before a session's own
+	sessions map[int32]*fetchSession
+}
+
+func newSessionCache(slots int) *sessionCache {
+	return &sessionCache{slots: slots, sessions: map[int32]*fetchSession{}}
+}
+
+// begin finds or makes the session of a request and appends what it wants to wanted. Errors are those of KIP-227:
+// FETCH_SESSION_ID_NOT_FOUND and INVALID_FETCH_SESSION_EPOCH.
+func (c *sessionCache) begin(request *kmsg.FetchRequest, wanted []fetchPartition) (
+	*fetchSession, []fetchPartition, error,
+) {
+	if request.SessionEpoch == sessionEpochInitial || request.SessionEpoch == sessionEpochFinal {
+		c.remove(request.SessionID)
+		var session *fetchSession
+		if request.SessionEpoch == sessionEpochInitial && request.Version >= fetchSessionsFrom {
+			session = c.create(request)
+		}
+		if session == nil {
+			eachPartition(request, func(one fetchPartition) { wanted = append(wanted, one) })
+			return nil, wanted, nil
+		}
+		session.lock()
+		defer session.mu.Unlock()
+		return session, session.wants(wanted), nil
+	}
+	c.mu.Lock()
+	session, ok := c.sessions[request.SessionID]
+	c.mu.Unlock()
+	if !ok {
+		return nil, wanted, kafka.FetchSessionIDNotFound
+	}
+	session.mu.Lock()
+	defer session.mu.Unlock()
+	switch {
+	case session.byID != (request.Version >= fetchTopicIDsFrom):
+		return nil, wanted, kafka.FetchSessionTopicIDError
+	case session.epoch != request.SessionEpoch:
+		return nil, wanted, kafka.InvalidFetchSessionEpoch
+	}
+	session.epoch = nextSessionEpoch(session.epoch)
+	session.lastUsed = time.Now()
+	session.update(request)
+	return session, session.wants(wanted), nil
+}
+
+const fetchSessionsFrom = 7
+
+// nextSessionEpoch wraps to 1, as 0 begins a session.
+func nextSessionEpoch(epoch int32) int32 {
+	if epoch+1 <= 0 {
+		return 1
+	}
+	return epoch + 1
+}
+
+// wants lists what the session fetches, in its order. The caller holds the lock.
+func (s *fetchSession) wants(wanted []fetchPartition) []fetchPartition {
+	for _, entry := range s.order {
+		wanted = append(wanted, entry.wanted)
+	}
+	return wanted
+}
+
+// create makes a session, or returns nil when all slots are in use: the client then sends full requests, and loses
+// nothing but some bytes.
+func (c *sessionCache) create(request *kmsg.FetchRequest) *fetchSession {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(request.Topics) == 0 || len(c.sessions) >= c.slots && !c.evict() {
+		return nil
+	}
+	session := &fetchSession{
+		id: c.freeID(), byID: request.Version >= fetchTopicIDsFrom,
+		epoch: 1, lastUsed: time.Now(), full: true, entries: map[sessionKey]*sessionEntry{},
+	}
+	eachPartition(request, session.put)
+	c.sessions[session.id] = session
+	return session
+}
+
+// freeID picks an id at random, so that a client of an earlier run of this broker does not meet a stranger's session.
+func (c *sessionCache) freeID() int32 {
+	for {
+		id := 1 + rand.Int32N(1<<31-1) //nolint:gosec // a name, not a secret
+		if _, taken := c.sessions[id]; !taken {
+			return id
+		}
+	}
+}
+
+// evict removes the session that has been unused for the longest time, if it is idle. The caller holds the lock.
+func (c *sessionCache) evict() bool {
+	var oldest *fetchSession
+	var since time.Time
+	for _, session := range c.sessions {
+		session.mu.Lock()
+		used := session.lastUsed
+		session.mu.Unlock()
+		if oldest == nil || used.Before(since) {
+			oldest, since = session, used
+		}
+	}
+	if oldest == nil || time.Since(since) < sessionIdle {
+		return false
+	}
+	delete(c.sessions, oldest.id)
+	return true
+}
+
+func (c *sessionCache) remove(id int32) {
+	if id == 0 {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.sessions, id)
+}
+
+// Len is the number of sessions.
+func (c *sessionCache) Len() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.sessions)
+}

@@ -1,0 +1,162 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/firnlog/firn/broker/record"
+	"github.com/firnlog/firn/broker/replica"
+	"github.com/firnlog/firn/broker/wire"
+	"github.com/firnlog/firn/internal/kafka"
+)
+
+// The values of acks.
+const (
+	acksAll    int16 = -1
+	acksNone   int16 = 0
+	acksLeader int16 = 1
+)
+
+// produceCall is one Produce request from its append to its answer.
+type produceCall struct {
+	handlers      *Handlers
+	version       int16
+	correlationID int32
+	response      wire.ProduceResponse
+	failed        bool
+	// waits and waiting are, for acks=all, the partitions to be committed and where in the response they stand.
+	waits   []replica.CommitItem
+	waiting []*wire.ProducePartitionResponse
+	commit  *replica.Commit
+}
+
+// produce serves Produce v3–v13 (v0–v2 are advertised for the sake of librdkafka and close the connection). v8
+// answers record errors (KIP-467), v10 leader hints (KIP-951), v13 names topics by id. All appends happen here, in
+// the order of the requests of a connection; for acks=all the answer then waits for the commit.
+func (h *Handlers) produce(_ context.Context, req *wire.Request) wire.Reply {
+	view, err := wire.ParseProduce(req.Version, req.Body)
+	if err != nil {
+		return h.malformed(req, err)
+	}
+	call := &produceCall{handlers: h, version: req.Version, correlationID: req.CorrelationID}
+	call.append(&view)
+	switch {
+	case view.Acks == acksNone && call.failed:
+		// The client does not listen: closing is the only way to tell it, and makes it ask for metadata again.
+		return wire.Reply{None: true, Close: true}
+	case view.Acks == acksNone:
+		return wire.Reply{None: true}
+	case len(call.waits) == 0:
+		return wire.Reply{Response: call.encode()}
+	}
+	timeout := time.Duration(max(view.TimeoutMs, 0)) * time.Millisecond
+	call.commit = h.options.Replicas.AwaitCommit(call.waits, timeout)
+	return wire.Reply{Wait: call.commit.Done(), Finish: call.finish}
+}
+
+func (c *produceCall) append(view *wire.ProduceView) {
+	acksValid := view.Acks == acksAll || view.Acks == acksNone || view.Acks == acksLeader
+	c.response.Topics = make([]wire.ProduceTopicResponse, 0, view.TopicCount)
+	partitions := make([]wire.ProducePartitionResponse, view.PartitionCount)
+	if view.Acks == acksAll {
+		c.waits = make([]replica.CommitItem, 0, view.PartitionCount)
+		c.waiting = make([]*wire.ProducePartitionResponse, 0, view.PartitionCount)
+	}
+	for topics := view.Topics(); topics.Next(); {
+		topic := wire.ProduceTopicResponse{ID: topics.ID()}
+		count := 0
+		for entries := topics.Partitions(); entries.Next(); {
+			answer := &partitions[count]
+			count++
+			*answer = wire.ProducePartitionResponse{
+				Partition: entries.Partition(), BaseOffset: -1, LogAppendTime: -1, LogStartOffset: -1,
+			}
+			if !acksValid {
+				c.fail(answer, nil, kafka.InvalidRequiredAcks)
+				continue
+			}
+			if p := c.appendPartition(&topics, &entries, view.Acks, answer); p != nil {
+				topic.Name = p.TopicPartition().Topic // the same string for every request: no copy of the frame's
+			}
+		}
+		if topic.Name == "" {
+			topic.Name = string(topics.Name())
+		}
+		topic.Partitions = partitions[:count:count]
+		partitions = partitions[count:]
+		c.response.Topics = append(c.response.Topics, topic)
+	}
+}
+
+// appendPartition appends one partition's records and returns the partition, if it is here.
+func (c *produceCall) appendPartition(topics *wire.ProduceTopics, entries *wire.ProducePartitions, acks int16,
+	answer *wire.ProducePartitionResponse,
+) *replica.Partition {
+	p, err := c.find(topics, entries.Partition())
+	if err != nil {
+		c.fail(answer, nil, err)
+		return nil
+	}
+	appended, err := p.Append(entries.Records(), replica.AppendRequest{
+		Version: c.version, AwaitCommit: acks == acksAll,
+	})
+	if err != nil {
+		c.fail(answer, p, err)
+		return p
+	}
+	answer.BaseOffset = appended.BaseOffset
+	answer.LogAppendTime = appended.LogAppendTime
+	answer.LogStartOffset = appended.LogStartOffset
+	if acks == acksAll {
+		c.waits = append(c.waits, replica.CommitItem{Partition: p, Offset: appended.RequiredOffset})
+		c.waiting = append(c.waiting, answer)
+	}
+	return p
+}
+
+func (c *produceCall) find(topics *wire.ProduceTopics, partition int32) (*replica.Partition, error) {
+	if topics.Name() != nil {
+		return c.handlers.options.Replicas.PartitionOf(topics.Name(), partition)
+	}
+	return c.handlers.options.Replicas.PartitionByID(kafka.TopicIDPartition{ID: topics.ID(), Partition: partition})
+}
+
+// fail answers one partition with an error, the records to blame, and the leader if the client should go there.
+func (c *produceCall) fail(answer *wire.ProducePartitionResponse, p *replica.Partition, err error) {
+	c.failed = true
+	code, message := fail(err)
+	answer.ErrorCode = kafka.Errno(code)
+	answer.BaseOffset, answer.LogAppendTime, answer.LogStartOffset = -1, -1, -1
+	if message != nil {
+		answer.ErrorMessage = *message
+	}
+	var invalid *record.InvalidRecordsError
+	if errors.As(err, &invalid) {
+		for _, one := range invalid.RecordErrors {
+			answer.RecordErrors = append(answer.RecordErrors,
+				wire.RecordError{BatchIndex: one.BatchIndex, Message: one.Message})
+		}
+	}
+	if answer.ErrorCode == kafka.NotLeaderOrFollower && p != nil {
+		answer.CurrentLeader = &wire.Leader{ID: p.Leader(), Epoch: p.LeaderEpoch()}
+	}
+	if answer.ErrorCode == kafka.UnknownServerError {
+		c.handlers.options.Logger.Error("produce failed", "err", err)
+	}
+}
+
+// finish answers after the commit. A partition whose commit failed loses its offset: what became of its records is
+// not known, and the client has to send them again.
+func (c *produceCall) finish() *wire.Response {
+	for i, answer := range c.waiting {
+		if err := c.commit.Err(i); err != nil {
+			c.fail(answer, c.waits[i].Partition, err)
+		}
+	}
+	return c.encode()
+}
+
+func (c *produceCall) encode() *wire.Response {
+	return wire.EncodeProduceResponse(c.version, c.correlationID, &c.response)
+}

@@ -1,0 +1,24 @@
+package api
+
+import "github.com/firnlog/firn/broker/wire"
+
+// table is the one place that says which API is served by what. It has the keys of wire's versions table, no more and
+// no fewer: a test compares them.
+func (h *Handlers) table() map[int16]route {
+	return map[int16]route{
+		wire.KeyProduce:                 h.produce,
+		wire.KeyFetch:                   h.fetch,
+		wire.KeyListOffsets:             h.listOffsets,
+		wire.KeyMetadata:                h.metadata,
+		wire.KeyApiVersions:             h.apiVersions,
+		wire.KeyCreateTopics:            h.createTopics,
+		wire.KeyDeleteTopics:            h.deleteTopics,
+		wire.KeyDeleteRecords:           h.deleteRecords,
+		wire.KeyInitProducerID:          h.initProducerID,
+		wire.KeyOffsetForLeaderEpoch:    h.offsetForLeaderEpoch,
+		wire.KeyDescribeConfigs:         h.describeConfigs,
+		wire.KeyIncrementalAlterConfigs: h.incrementalAlterConfigs,
+		wire.KeyCreatePartitions:        h.createPartitions,
+		wire.KeyDescribeCluster:         h.describeCluster,
+	}
+}

@@ -1,0 +1,120 @@
+package replica
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/firnlog/firn/broker/record"
+	"github.com/firnlog/firn/broker/storage"
+	"github.com/firnlog/firn/internal/config"
+	"github.com/firnlog/firn/internal/kafka"
+)
+
+// AppendRequest is what a Produce request says about its records.
+type AppendRequest struct {
+	// Version of the Produce API: it decides which codecs may be used.
+	Version int16
+	// AwaitCommit is set for acks=all: the caller will wait for RequiredOffset.
+	AwaitCommit bool
+}
+
+// Appended says where records went.
+type Appended struct {
+	BaseOffset int64
+	// LogAppendTime is the broker's time in ms when the topic stamps records itself, else −1.
+	LogAppendTime  int64
+	LogStartOffset int64
+	// RequiredOffset is the high watermark from which on the records survive the loss of any one thing.
+	RequiredOffset int64
+}
+
+// Append validates one producer's records and appends them as leader. The batch is patched in place: records must not
+// be used by the caller afterwards, and nothing keeps a reference to them. Errors carry Kafka codes; record errors
+// are a *record.InvalidRecordsError.
+func (p *Partition) Append(records []byte, request AppendRequest) (Appended, error) {
+	log, err := p.leaderLog(kafka.NoLeaderEpoch)
+	if err != nil {
+		return Appended{}, err
+	}
+	cfg := p.config.Load()
+	if request.AwaitCommit {
+		if err := p.checkInsyncReplicas(); err != nil {
+			return Appended{}, err
+		}
+	}
+	now := time.Now().UnixMilli()
+	batch, summary, err := p.manager.validator.Validate(records, record.Options{
+		MaxBytes:           cfg.MaxMessageBytes,
+		TimestampLogAppend: cfg.TimestampTypeLogAppend,
+		Now:                now,
+		BeforeMaxMs:        cfg.TimestampBeforeMaxMs,
+		AfterMaxMs:         cfg.TimestampAfterMaxMs,
+		RequireKeys:        cfg.CleanupCompact,
+		Target:             target(cfg),
+		HeaderOnly:         p.manager.options.HeaderOnlyValidation,
+		RequestVersion:     request.Version,
+	})
+	if err != nil {
+		return Appended{}, fmt.Errorf("records for %s: %w", p.topicPartition, err)
+	}
+	if batch.IsTransactional() {
+		// An open transaction would hold back the last stable offset, and with it the tier, for ever: there is no
+		// coordinator yet that could end it.
+		return Appended{}, fmt.Errorf("transactional records for %s: transactions are not served yet: %w",
+			p.topicPartition, kafka.InvalidTxnState)
+	}
+	return p.append(log, batch, summary, request, now)
+}
+
+func (p *Partition) append(log *storage.Log, batch record.Batch, summary record.Summary, request AppendRequest,
+	now int64,
+) (Appended, error) {
+	info, err := log.Append(batch, summary, storage.AppendOptions{
+		LeaderEpoch: p.state.Load().epoch,
+		AppendedAt:  now,
+	})
+	if err != nil {
+		return Appended{}, fmt.Errorf("append to %s: %w", p.topicPartition, err)
+	}
+	switch {
+	case !p.groupCommit():
+		p.advance()
+	case request.AwaitCommit || p.manager.waiters.Watched(p):
+		log.RequestFlush() // the producer, or a long poll, waits for the disk
+	}
+	return Appended{
+		BaseOffset:     info.BaseOffset,
+		LogAppendTime:  info.LogAppendTime,
+		LogStartOffset: info.LogStartOffset,
+		RequiredOffset: info.EndOffset,
+	}, nil
+}
+
+// checkInsyncReplicas refuses acks=all when too few replicas are in sync. The minimum is capped at the number of
+// replicas, as Kafka 4 does: a topic with one replica and min.insync.replicas=2 can be written.
+func (p *Partition) checkInsyncReplicas() error {
+	state := p.state.Load()
+	required := min(int(p.config.Load().MinInsyncReplicas), state.replicas)
+	if state.isr < required {
+		return fmt.Errorf("%s has %d replicas in sync and needs %d: %w",
+			p.topicPartition, state.isr, required, kafka.NotEnoughReplicas)
+	}
+	return nil
+}
+
+// target is the codec the topic stores.
+func target(cfg *config.TopicConfig) record.Target {
+	switch cfg.CompressionType {
+	case "uncompressed":
+		return record.Recode(record.None, 0)
+	case "gzip":
+		return record.Recode(record.Gzip, 0)
+	case "snappy":
+		return record.Recode(record.Snappy, 0)
+	case "lz4":
+		return record.Recode(record.LZ4, 0)
+	case "zstd":
+		return record.Recode(record.Zstd, 0)
+	}
+	return record.KeepCodec()
+}

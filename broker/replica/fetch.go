@@ -1,0 +1,195 @@
+package replica
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/firnlog/firn/broker/storage"
+)
+
+// flushWait bounds how long a fetch that may not wait still waits for the disk, so that it sees what was appended
+// before it came. A flush takes milliseconds; a disk that needs longer is not worth holding up a client's loop.
+const flushWait = time.Second
+
+// FetchParams are the bounds of one Fetch request.
+type FetchParams struct {
+	MaxWait   time.Duration
+	MinBytes  int
+	MaxBytes  int
+	Isolation Isolation
+}
+
+// Fetch is a fetch under way. It is done when enough bytes are there, when something changed that the client must
+// learn, or when its time is over; Results then reads once more, so that the answer is as full as it can be. What is
+// ready never waits for what is cold: as soon as local records reach MinBytes, partitions that need the object store
+// are answered empty, and their chunks arrive in the cache meanwhile.
+type Fetch struct {
+	manager    *Manager
+	params     FetchParams
+	partitions []FetchPartition
+	keys       []*Partition
+	// flush holds, for a fetch that may not wait, the log end offsets at its arrival: it is done when they are flushed.
+	flush []CommitItem
+	done  chan struct{} // nil when the fetch was done at once
+	ready []FetchResult // set when the fetch was done at once
+
+	mu     sync.Mutex          // guards remote and its values
+	remote map[int]*remoteRead // by index of the partition
+}
+
+// remoteRead is one partition's read from the object store.
+type remoteRead struct {
+	result storage.RemoteReadResult
+	err    error
+	done   bool
+}
+
+// Fetch starts a fetch. ctx is the connection's: when it ends, remote reads are given up. The slice of partitions
+// belongs to the fetch from here on.
+func (m *Manager) Fetch(ctx context.Context, params FetchParams, partitions []FetchPartition) *Fetch {
+	f := &Fetch{manager: m, params: params, partitions: partitions}
+	results, cold := f.readLocal()
+	wait := params.MaxWait
+	if len(cold) > 0 {
+		wait = max(wait, m.options.RemoteFetchMaxWait)
+	}
+	answered := complete(results, params.MinBytes)
+	if !answered && wait <= 0 {
+		f.flush = unflushed(partitions)
+		if len(f.flush) > 0 {
+			wait = flushWait
+		}
+	}
+	f.startRemoteReads(ctx, cold)
+	if answered || wait <= 0 {
+		f.abandonRemote()
+		f.ready = results
+		return f
+	}
+	releaseAll(results)
+	f.done = make(chan struct{})
+	f.watch(wait)
+	return f
+}
+
+func (f *Fetch) watch(wait time.Duration) {
+	f.keys = make([]*Partition, 0, len(f.partitions))
+	for i := range f.partitions {
+		p := f.partitions[i].Partition
+		if p == nil || f.partitions[i].Err != nil {
+			continue
+		}
+		f.keys = append(f.keys, p)
+		if p.log != nil && p.groupCommit() {
+			p.log.RequestFlush() // a long poll is somebody who waits for the disk
+		}
+	}
+	f.manager.waiters.Watch(f, wait, f.keys...)
+}
+
+// Done is closed when the fetch can be answered; nil means that it already can.
+func (f *Fetch) Done() <-chan struct{} { return f.done }
+
+// Results returns one result for each partition, in the order of the request. It is called once, after Done; the
+// caller releases every result.
+func (f *Fetch) Results() []FetchResult {
+	if f.ready != nil {
+		return f.ready
+	}
+	results, _ := f.readLocal()
+	f.addRemote(results)
+	return results
+}
+
+// Cancel gives back what the fetch holds, when nobody will ask for Results any more.
+func (f *Fetch) Cancel() {
+	releaseAll(f.ready)
+	for _, read := range f.abandonRemote() {
+		if read.done && read.err == nil {
+			read.result.Release()
+		}
+	}
+}
+
+// readLocal reads what lies on the local disk, within the bounds, and lists the partitions whose offset lies only in
+// the object store.
+func (f *Fetch) readLocal() (results []FetchResult, cold []coldRead) {
+	results = make([]FetchResult, len(f.partitions))
+	left := f.params.MaxBytes
+	empty := true
+	for i := range f.partitions {
+		result, remote := f.manager.read(&f.partitions[i], f.params.Isolation, max(left, 0), empty)
+		if remote != nil {
+			cold = append(cold, coldRead{index: i, request: *remote})
+		}
+		if size := result.Size(); size > 0 {
+			left -= size
+			empty = false
+		}
+		results[i] = result
+	}
+	return results, cold
+}
+
+type coldRead struct {
+	index   int
+	request storage.RemoteReadRequest
+}
+
+// complete tells whether the results are worth an answer now.
+func complete(results []FetchResult, minBytes int) bool {
+	size := 0
+	for i := range results {
+		if results[i].Err != nil || results[i].Diverging != nil {
+			return true
+		}
+		size += results[i].Size()
+	}
+	return size >= minBytes
+}
+
+func releaseAll(results []FetchResult) {
+	for i := range results {
+		results[i].Release()
+	}
+}
+
+// TryComplete implements purgatory.Operation.
+func (f *Fetch) TryComplete() bool {
+	if !f.satisfied() {
+		return false
+	}
+	close(f.done)
+	return true
+}
+
+// Expire implements purgatory.Operation.
+func (f *Fetch) Expire() { close(f.done) }
+
+func (f *Fetch) satisfied() bool {
+	if f.manager.draining.Load() {
+		return true
+	}
+	if len(f.flush) > 0 {
+		return settled(f.flush)
+	}
+	results, _ := f.readLocal()
+	defer releaseAll(results)
+	return complete(results, f.params.MinBytes) || f.remoteArrived()
+}
+
+// unflushed lists the log end offsets that are not yet visible, of a fetch that found too little.
+func unflushed(partitions []FetchPartition) []CommitItem {
+	var items []CommitItem
+	for i := range partitions {
+		p := partitions[i].Partition
+		if p == nil || p.log == nil || partitions[i].Err != nil {
+			continue
+		}
+		if end := p.log.EndOffset(); end > p.log.HighWatermark() && partitions[i].Offset < end {
+			items = append(items, CommitItem{Partition: p, Offset: end})
+		}
+	}
+	return items
+}

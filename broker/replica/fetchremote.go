@@ -1,0 +1,92 @@
+package replica
+
+import (
+	"context"
+
+	"github.com/firnlog/firn/broker/storage"
+)
+
+// startRemoteReads begins one read per cold partition. They run beside each other; each is bounded by the request.
+func (f *Fetch) startRemoteReads(ctx context.Context, cold []coldRead) {
+	if len(cold) == 0 {
+		return
+	}
+	f.remote = make(map[int]*remoteRead, len(cold))
+	for _, read := range cold {
+		f.remote[read.index] = &remoteRead{}
+	}
+	for _, read := range cold {
+		p := f.partitions[read.index].Partition
+		f.manager.options.Remote.StartRead(ctx, p.id, read.request, func(result storage.RemoteReadResult, err error) {
+			f.remoteDone(read.index, result, err)
+			f.manager.waiters.Check(p)
+		})
+	}
+}
+
+// remoteDone keeps the result of a remote read, or drops it when the answer has gone out without it: its chunks are
+// in the cache then, and the next poll finds them.
+func (f *Fetch) remoteDone(index int, result storage.RemoteReadResult, err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	read, wanted := f.remote[index]
+	if !wanted {
+		if err == nil && result.Release != nil {
+			result.Release()
+		}
+		return
+	}
+	*read = remoteRead{result: result, err: err, done: true}
+}
+
+// abandonRemote gives up the remote reads that are under way and returns what has been there until now.
+func (f *Fetch) abandonRemote() map[int]*remoteRead {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	remote := f.remote
+	f.remote = nil
+	return remote
+}
+
+// remoteArrived tells whether any remote read has ended: those that are still under way are served by the next poll
+// from the cache, as a reader that fell behind on many partitions should not wait for the slowest.
+func (f *Fetch) remoteArrived() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, read := range f.remote {
+		if read.done {
+			return true
+		}
+	}
+	return false
+}
+
+// addRemote puts what has arrived from the object store into the results, as long as the bounds allow it, and gives
+// up the rest.
+func (f *Fetch) addRemote(results []FetchResult) {
+	remote := f.abandonRemote()
+	left := f.params.MaxBytes
+	empty := true
+	for i := range results {
+		left -= results[i].Size()
+		empty = empty && results[i].Size() == 0
+	}
+	for i := range results {
+		read, ok := remote[i]
+		if !ok || !read.done {
+			continue
+		}
+		if read.err != nil {
+			results[i].Err = read.err
+			continue
+		}
+		size := len(read.result.Data)
+		if size > left && !empty || results[i].Err != nil {
+			read.result.Release()
+			continue
+		}
+		results[i].Data, results[i].Hold = read.result.Data, read.result.Release
+		left -= size
+		empty = empty && size == 0
+	}
+}

@@ -1,0 +1,115 @@
+package replica
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/firnlog/firn/broker/storage"
+	"github.com/firnlog/firn/internal/kafka"
+	"github.com/firnlog/firn/internal/vfs"
+)
+
+// FetchPartition is one partition of a Fetch request.
+type FetchPartition struct {
+	// Partition is nil when the request named one that is not here; Err then says what to answer.
+	Partition *Partition
+	Err       error
+
+	Offset             int64
+	MaxBytes           int
+	CurrentLeaderEpoch kafka.LeaderEpoch
+	// LastFetchedEpoch lets a follower (or a careful consumer) learn that its log has diverged; −1 if unknown.
+	LastFetchedEpoch kafka.LeaderEpoch
+}
+
+// FetchResult is the answer for one partition. The offsets are filled whenever the partition could be read, with or
+// without records (FE-01).
+type FetchResult struct {
+	Err              error
+	HighWatermark    int64
+	LastStableOffset int64
+	LogStartOffset   int64
+	// Diverging is set instead of records when the reader's log and ours disagree (KIP-595).
+	Diverging *storage.EpochEndOffset
+
+	// The records: a range of a local file, or bytes that came from the object store and that Hold keeps valid.
+	Region vfs.Region
+	Data   []byte
+	Hold   Hold
+}
+
+// Hold gives back what bytes from the object store lie in; nil where there is nothing to give back.
+type Hold func()
+
+// Release calls the function. It is called exactly once.
+func (h Hold) Release() {
+	if h != nil {
+		h()
+	}
+}
+
+// Size is the number of bytes of records.
+func (r *FetchResult) Size() int { return int(r.Region.Size()) + len(r.Data) }
+
+// Release gives back what the records lie in. It is called exactly once.
+func (r *FetchResult) Release() {
+	if r.Region.File() != nil {
+		r.Region.Release()
+	}
+	r.Hold.Release()
+}
+
+// failed is the answer of a partition that could not be read at all.
+func failed(err error) FetchResult {
+	return FetchResult{Err: err, HighWatermark: -1, LastStableOffset: -1, LogStartOffset: -1}
+}
+
+// read reads one partition's local log. remote is set, and no records are returned, when the offset is only in the
+// object store.
+func (m *Manager) read(f *FetchPartition, isolation Isolation, maxBytes int, atLeastOne bool) (
+	result FetchResult, remote *storage.RemoteReadRequest,
+) {
+	if f.Err != nil {
+		return failed(f.Err), nil
+	}
+	log, err := f.Partition.leaderLog(f.CurrentLeaderEpoch)
+	if err != nil {
+		return failed(err), nil
+	}
+	result = FetchResult{
+		HighWatermark:    log.HighWatermark(),
+		LastStableOffset: log.LastStableOffset(),
+		LogStartOffset:   log.LogStartOffset(),
+	}
+	if f.LastFetchedEpoch != kafka.NoLeaderEpoch {
+		if diverging, ok := divergence(log, f); ok {
+			result.Diverging = &diverging
+			return result, nil
+		}
+	}
+	upTo := limit(log, isolation)
+	read, err := log.Read(storage.ReadRequest{
+		Offset: f.Offset, MaxBytes: min(maxBytes, f.MaxBytes), AtLeastOne: atLeastOne, UpTo: upTo,
+	})
+	switch {
+	case errors.Is(err, storage.ErrNotLocal):
+		return result, &storage.RemoteReadRequest{
+			Offset: f.Offset, MaxBytes: min(maxBytes, f.MaxBytes), AtLeastOne: true, UpTo: upTo,
+		}
+	case err != nil:
+		// The offsets stay: a consumer that is out of range needs the log start offset to recover.
+		result.Err = fmt.Errorf("fetch %s from %d: %w", f.Partition.topicPartition, f.Offset, err)
+		return result, nil
+	}
+	result.Region = read.Region
+	return result, nil
+}
+
+// divergence compares the epoch of the reader's last record with our lineage.
+func divergence(log *storage.Log, f *FetchPartition) (storage.EpochEndOffset, bool) {
+	ours := log.EndOffsetForEpoch(f.LastFetchedEpoch)
+	if ours.Epoch == kafka.NoLeaderEpoch {
+		return storage.EpochEndOffset{}, false
+	}
+	return ours, ours.Epoch < f.LastFetchedEpoch || ours.EndOffset < f.Offset
+}
