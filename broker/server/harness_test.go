@@ -44,7 +44,7 @@ func start(t testing.TB, on network.Network, dispatch Dispatch, configure ...fun
 	if err := config.Validate(); err != nil {
 		t.Fatal(err)
 	}
-	s := New(slog.New(slog.DiscardHandler), prometheus.NewRegistry(), on, config, dispatch)
+	s := New(discard(), newRegistry(), on, config, dispatch)
 	ctx, cancel := context.WithCancel(t.Context())
 	address, err := s.Listen(ctx, "PLAINTEXT", "127.0.0.1:0")
 	if err != nil {
@@ -58,6 +58,10 @@ func start(t testing.TB, on network.Network, dispatch Dispatch, configure ...fun
 	t.Cleanup(func() { r.stop() })
 	return r
 }
+
+func discard() *slog.Logger { return slog.New(slog.DiscardHandler) }
+
+func newRegistry() *prometheus.Registry { return prometheus.NewRegistry() }
 
 // stop ends the server and checks that nothing is left of it.
 func (r *running) stop() {
@@ -92,6 +96,17 @@ type client struct {
 func (r *running) dial() *client {
 	r.t.Helper()
 	conn, err := r.network.Dial(r.t.Context(), r.address)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	r.t.Cleanup(func() { _ = conn.Close() })
+	return &client{conn, r.t}
+}
+
+// dialFrom connects from another host of a memory network.
+func (r *running) dialFrom(memory *network.Memory, host string) *client {
+	r.t.Helper()
+	conn, err := memory.Host(host).Dial(r.t.Context(), r.address)
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -160,7 +175,7 @@ func (c *client) expect(correlationID int32) []byte {
 // expectClosed checks that the server closes the connection without another byte.
 func (c *client) expectClosed() {
 	c.t.Helper()
-	if err := c.SetReadDeadline(time.Now().Add(20 * time.Second)); err != nil {
+	if err := c.SetReadDeadline(time.Now().Add(time.Minute)); err != nil {
 		c.t.Fatal(err)
 	}
 	var b [1]byte
