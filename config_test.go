@@ -1,6 +1,7 @@
 package firn
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -190,6 +191,25 @@ func TestPropertiesFile(t *testing.T) {
 			t.Errorf("%s comes from %q, want %q", name, got, want)
 		}
 	}
+}
+
+func FuzzPropertiesFile(f *testing.F) {
+	f.Add([]byte("a=b\n"))
+	f.Add([]byte("# c\na:b\\\n  c\r\nd\\u00e9 e\re=${f}"))
+	f.Add([]byte("\\"))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		assignments, err := parseFile("f", data)
+		if err != nil {
+			return
+		}
+		lines := strings.Count(string(data), "\n") + strings.Count(string(data), "\r") + 1
+		for _, a := range assignments {
+			var line int
+			if _, err := fmt.Sscanf(a.origin, "f line %d", &line); err != nil || line < 1 || line > lines {
+				t.Errorf("%q of %d lines comes from %q", a.name, lines, a.origin)
+			}
+		}
+	})
 }
 
 func TestReadFileSaysWhichFileIsMissing(t *testing.T) {

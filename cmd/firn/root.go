@@ -17,6 +17,7 @@ func rootCommand() *cobra.Command {
 			"`firn demo` shows what it does; `firn serve` runs a node on 127.0.0.1:9092.",
 	},
 		versionCommand(),
+		configCommand(),
 		topicCommand(),
 		produceCommand(),
 		consumeCommand(),

@@ -106,6 +106,7 @@ func departures() map[string]departure {
 	const (
 		noConfiguration = "a node runs without any configuration"
 		dataDirectory   = "everything of a node lies under firn.data.dir unless it is put elsewhere"
+		socketBuffer    = "a fixed size switches the system's own tuning off, which slows fast and distant clients down"
 	)
 	return map[string]departure{
 		"node.id":                   {"1", noConfiguration},
@@ -117,6 +118,8 @@ func departures() map[string]departure {
 		"metadata.log.dir": {"./firn-data/metadata", dataDirectory},
 		"queued.max.request.bytes": {"1073741824",
 			"what clients may claim of a node's memory is bounded from the start"},
+		"socket.receive.buffer.bytes":      {"-1", socketBuffer},
+		"socket.send.buffer.bytes":         {"-1", socketBuffer},
 		"remote.log.storage.system.enable": {"true", "the object store is what firn is for"},
 	}
 }

@@ -91,7 +91,8 @@ func TestEveryDefaultThatIsNotKafkasHasAReason(t *testing.T) {
 	}
 	want := []string{
 		"controller.listener.names", "listeners", "log.dir", "metadata.log.dir", "node.id", "process.roles",
-		"queued.max.request.bytes", "remote.log.storage.system.enable",
+		"queued.max.request.bytes", "remote.log.storage.system.enable", "socket.receive.buffer.bytes",
+		"socket.send.buffer.bytes",
 	}
 	if !slices.Equal(departures, want) {
 		t.Errorf("the departures are %q, want %q", departures, want)
