@@ -3,6 +3,7 @@ package state
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"sync/atomic"
 
@@ -34,12 +35,58 @@ type DB struct {
 	fatal  *fatalError
 }
 
-// Open opens the database, or creates it. A directory that is in use by another process is refused.
+// Open opens the database, or creates it. A directory that is in use by another process is refused, and so is one
+// whose write-ahead log is damaged.
 func Open(options Options) (*DB, error) {
+	db, err := open(options)
+	if err != nil {
+		return nil, fmt.Errorf("open the database in %s: %w", options.Dir, err)
+	}
+	return db, nil
+}
+
+func open(options Options) (*DB, error) {
+	found, err := exists(options)
+	if err != nil {
+		return nil, err
+	}
+	if !found {
+		// The first write-ahead log of a new database is in an old format, which does not tell damage from a torn tail
+		// (see wal.go): it stays empty.
+		db, err := openPebble(options, &fatalError{dir: options.Dir, notify: options.OnFatal})
+		if err != nil {
+			return nil, err
+		}
+		if err := db.Close(); err != nil {
+			return nil, err
+		}
+	}
+	if err := checkLogs(options.FS, options.Dir); err != nil {
+		return nil, err
+	}
 	fatal := &fatalError{dir: options.Dir, notify: options.OnFatal}
+	db, err := openPebble(options, fatal)
+	if err != nil {
+		return nil, err
+	}
+	return &DB{pebble: db, fatal: fatal}, nil
+}
+
+func exists(options Options) (bool, error) {
+	if _, err := options.FS.Stat(options.Dir); errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	found, err := pebble.Peek(options.Dir, options.FS)
+	if err != nil {
+		return false, err
+	}
+	return found.Exists, nil
+}
+
+func openPebble(options Options, fatal *fatalError) (*pebble.DB, error) {
 	cache := pebble.NewCache(blockCacheBytes)
 	defer cache.Unref()
-	db, err := pebble.Open(options.Dir, &pebble.Options{
+	return pebble.Open(options.Dir, &pebble.Options{
 		FS:                          options.FS,
 		Cache:                       cache,
 		FormatMajorVersion:          pebble.FormatNewest,
@@ -50,10 +97,6 @@ func Open(options Options) (*DB, error) {
 		Logger:                      logger{logger: options.Logger, fatal: fatal},
 		EventListener:               listener(options.Logger, fatal),
 	})
-	if err != nil {
-		return nil, fmt.Errorf("open the database in %s: %w", options.Dir, err)
-	}
-	return &DB{pebble: db, fatal: fatal}, nil
 }
 
 // Close writes out what is in memory and releases the directory. After a failed write it only releases what it can.
