@@ -335,7 +335,8 @@ func TestAccepted(t *testing.T) {
 		{"a controller listener with TLS, which is not opened", "listeners=PLAINTEXT://localhost:1,C://:2 " +
 			"controller.listener.names=C listener.security.protocol.map=PLAINTEXT:PLAINTEXT,C:SSL",
 			func(c Config) bool { return c.Listener.Name == "PLAINTEXT" }},
-		{"no limit of idle time", "connections.max.idle.ms=-1", func(c Config) bool { return c.Server.IdleTimeout == longest }},
+		{"no limit of idle time", "connections.max.idle.ms=-1",
+			func(c Config) bool { return c.Server.IdleTimeout == longest }},
 		{"no limit of memory", "queued.max.request.bytes=-1",
 			func(c Config) bool { return c.Server.MaxInFlightBytes > 1<<62 }},
 		{"a time-out beyond all time", "log.retention.check.interval.ms=9223372036854775807",

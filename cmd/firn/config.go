@@ -23,7 +23,8 @@ func addNodeFlags(cmd *cobra.Command) *nodeFlags {
 	flags := &nodeFlags{}
 	cmd.Flags().StringVarP(&flags.file, "config", "c", "", "properties `FILE` with Kafka's and firn's settings")
 	cmd.Flags().StringArrayVar(&flags.set, "set", nil, "one setting, `KEY=VALUE`; may be repeated")
-	cmd.Flags().StringVar(&flags.dataDir, "data-dir", "", "`DIR` under which the node keeps everything (default ./firn-data)")
+	cmd.Flags().StringVar(&flags.dataDir, "data-dir", "",
+		"`DIR` under which the node keeps everything (default ./firn-data)")
 	return flags
 }
 
