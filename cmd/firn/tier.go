@@ -53,12 +53,27 @@ func tierStatusCommand() *cobra.Command {
 func (s *tierStatus) writeText(w io.Writer) error {
 	rows := make([][]string, 0, len(s.Partitions))
 	for _, p := range s.Partitions {
-		rows = append(rows, []string{p.Topic, strconv.Itoa(int(p.Partition)), decimal(p.LogStart),
+		rows = append(rows, []string{p.Topic, strconv.Itoa(int(p.Partition)), knownOffset(p.LogStart),
 			fmt.Sprintf("%d–%d", p.Start, p.End), decimal(p.Segments), byteSize(p.Bytes),
-			fmt.Sprintf("%d–%d", p.LocalStart, p.LogEnd), byteSize(p.LocalBytes), byteSize(p.UploadLagBytes)})
+			localRange(p), localSize(p.LocalBytes), localSize(p.UploadLagBytes)})
 	}
 	return table(w, []string{"TOPIC", "PARTITION", "LOG START",
 		"REMOTE", "OBJECTS", "BYTES", "LOCAL", "BYTES", "TO UPLOAD"}, rows)
+}
+
+// localRange and localSize print what lies on disk, which is unknown (−1) while the log is offline.
+func localRange(p view.TierPartition) string {
+	if p.LocalStart < 0 {
+		return "offline"
+	}
+	return fmt.Sprintf("%d–%d", p.LocalStart, p.LogEnd)
+}
+
+func localSize(size int64) string {
+	if size < 0 {
+		return "-"
+	}
+	return byteSize(size)
 }
 
 // tierObjects is what `tier ls` found.
@@ -98,6 +113,13 @@ func (o *tierObjects) writeText(w io.Writer) error {
 			strconv.Itoa(int(entry.LeaderEpoch)), byteSize(entry.Bytes), newest, entry.Key})
 	}
 	return table(w, []string{"PARTITION", "START", "END", "EPOCH", "BYTES", "NEWEST", "KEY"}, rows)
+}
+
+func knownOffset(offset int64) string {
+	if offset < 0 {
+		return "-"
+	}
+	return decimal(offset)
 }
 
 func decimal(n int64) string { return strconv.FormatInt(n, 10) }

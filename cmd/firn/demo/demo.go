@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"sync"
 	"time"
 )
 
@@ -23,8 +24,8 @@ type Node interface {
 	// Addr is HOST:PORT of the Kafka listener, HTTPAddr of the HTTP listener.
 	Addr() string
 	HTTPAddr() string
-	// Wait returns when the node has stopped, with an error if it failed.
-	Wait() error
+	// Failed is closed when the node cannot go on; Stop then says why.
+	Failed() <-chan struct{}
 	// Stop stops it cleanly.
 	Stop(ctx context.Context) error
 }
@@ -82,9 +83,6 @@ func Run(ctx context.Context, options Options) (summary *Summary, err error) {
 	ctx, stop := context.WithTimeoutCause(ctx, patience, fmt.Errorf("the demo took longer than %v", patience))
 	defer stop()
 	s := &show{options: options, display: &display{out: options.Out, terminal: options.Terminal}}
-	if s.events, err = loadEvents(); err != nil {
-		return nil, err
-	}
 	cleanUp, err := s.makeDir()
 	if err != nil {
 		return nil, err
@@ -134,29 +132,39 @@ func (s *show) withNode(ctx context.Context, act func(context.Context, Node) err
 		return fmt.Errorf("start a broker in %s: %w", s.dir, err)
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		if err := node.Wait(); err != nil {
-			cancel(fmt.Errorf("the broker failed: %w", err))
+	var watching sync.WaitGroup
+	watching.Go(func() {
+		select {
+		case <-node.Failed():
+			cancel(errBrokerFailed)
+		case <-ctx.Done():
 		}
-	}()
+	})
 	err = act(ctx, node)
 	if err != nil && ctx.Err() != nil {
 		err = context.Cause(ctx) // what act met is only what followed from it
 	}
+	cancel(nil)
+	watching.Wait()
 	stopCtx, done := context.WithTimeout(context.WithoutCancel(ctx), stopPatience)
 	defer done()
-	if stopErr := node.Stop(stopCtx); stopErr != nil {
-		return errors.Join(err, fmt.Errorf("stop the broker: %w", stopErr))
+	stopErr := node.Stop(stopCtx)
+	switch {
+	case stopErr == nil:
+		return err
+	case errors.Is(err, errBrokerFailed):
+		return fmt.Errorf("%w: %w", err, stopErr)
 	}
-	<-ended
-	return err
+	return errors.Join(err, fmt.Errorf("stop the broker: %w", stopErr))
 }
 
+var errBrokerFailed = errors.New("the broker failed")
+
 // firstLife produces everything, sees it sink and reads it back.
-func (s *show) firstLife(ctx context.Context, node Node) error {
+func (s *show) firstLife(ctx context.Context, node Node) (err error) {
+	if s.events, err = loadEvents(); err != nil {
+		return err
+	}
 	s.summary.Events, s.summary.EventBytes, s.summary.Keys = len(s.events), bytesOf(s.events), distinctKeys(s.events)
 	s.display.say("Started a broker on %s, its data and its bucket in %s.", node.Addr(), s.dir)
 	if err := s.createTopic(ctx, node); err != nil {

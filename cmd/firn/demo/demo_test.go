@@ -114,12 +114,15 @@ func TestTheFirstEventAtOrAfterATime(t *testing.T) {
 }
 
 // brokenNode is a broker that fails a moment after it has started.
-type brokenNode struct{ stopped int }
+type brokenNode struct {
+	failed  chan struct{}
+	stopped int
+}
 
 func (*brokenNode) Addr() string                 { return "127.0.0.1:1" }
 func (*brokenNode) HTTPAddr() string             { return "127.0.0.1:1" }
-func (*brokenNode) Wait() error                  { return errors.New("the disk is gone") }
-func (n *brokenNode) Stop(context.Context) error { n.stopped++; return nil }
+func (n *brokenNode) Failed() <-chan struct{}    { return n.failed }
+func (n *brokenNode) Stop(context.Context) error { n.stopped++; return errors.New("the disk is gone") }
 
 func TestAFailedRunLeavesNothingBehind(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
@@ -132,8 +135,10 @@ func TestAFailedRunLeavesNothingBehind(t *testing.T) {
 			return nil, errors.New("no ports left")
 		}, "no ports left"},
 		{"a broker that fails while it runs", func(context.Context, string) (Node, error) {
-			return &brokenNode{}, nil
-		}, "the disk is gone"},
+			broken := &brokenNode{failed: make(chan struct{})}
+			close(broken.failed)
+			return broken, nil
+		}, "the broker failed: the disk is gone"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			var out bytes.Buffer

@@ -57,12 +57,11 @@ func (s *sinking) look(ctx context.Context) error {
 		return err
 	}
 	for _, partition := range status.Partitions {
-		if partition.Topic == topic {
+		if partition.Topic == topic { // missing at first: tiering begins a moment after the topic is there
 			s.last = partition
-			return nil
 		}
 	}
-	return fmt.Errorf("the broker does not tier topic %s", topic)
+	return nil
 }
 
 func (s *show) tellWhatSank(sink *sinking) {
