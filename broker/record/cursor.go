@@ -22,14 +22,14 @@ var presentKey = []byte{}
 
 // next decodes the next record; false leaves reason or err behind.
 func (c *cursor) next(record *Record) bool {
-	length, n := varint(c.piece)
-	if n > 0 && uint64(length) <= uint64(len(c.piece)-n) {
-		end := n + int(length)
-		c.reason = record.decode(c.piece[n:end])
-		c.piece = c.piece[end:]
-		return c.reason == sound
+	number, at := longVarint(c.piece, 0)
+	if at > len(c.piece) || number&negative != 0 || number>>1 > uint64(len(c.piece)-at) {
+		return c.nextCrossing(record)
 	}
-	return c.nextCrossing(record)
+	end := at + int(number>>1)
+	c.reason = record.decode(c.piece, at, end)
+	c.piece = c.piece[end:]
+	return c.reason == sound
 }
 
 // nextCrossing reads a record that does not lie in this piece as a whole.
@@ -107,10 +107,10 @@ func (c *cursor) refill() bool {
 
 // number reads a varint byte by byte; after a failure it does nothing, like the methods below.
 func (c *cursor) number() int64 {
-	var bits uint64
+	var number uint64
 	for i := 0; c.ok(); i++ {
 		if c.left == 0 || i == maxVarintBytes {
-			c.fail(reasonVarint)
+			c.fail(reasonEnds)
 			break
 		}
 		if !c.refill() {
@@ -119,9 +119,9 @@ func (c *cursor) number() int64 {
 		b := c.piece[0]
 		c.piece = c.piece[1:]
 		c.left--
-		bits |= uint64(b&0x7f) << (7 * i)
-		if b < 0x80 {
-			return unzigzag(bits)
+		number |= uint64(b&^moreBytes) << (7 * i)
+		if b < moreBytes {
+			return unzigzag(number)
 		}
 	}
 	return 0

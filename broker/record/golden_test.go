@@ -55,7 +55,7 @@ func annotateRecords(line func([]byte, string, ...any), b Batch) {
 	for range b.Count() {
 		length, n := varint(rest)
 		var record Record
-		record.decode(rest[n : n+int(length)])
+		record.decode(rest, n, n+int(length))
 		line(rest[:n+int(length)], "%s", describe(b.BaseOffset()+int64(record.OffsetDelta), b.timestamp(&record), &record))
 		rest = rest[n+int(length):]
 	}

@@ -20,7 +20,6 @@ const (
 	sound              = ""
 	reasonLength       = "its length is not within the batch"
 	reasonEnds         = "a field runs past its end"
-	reasonVarint       = "a number has too many bytes"
 	reasonLonger       = "its fields end before it does"
 	reasonOffsetDelta  = "its offset delta is out of range"
 	reasonHeaderCount  = "its number of headers is out of range"
@@ -29,47 +28,80 @@ const (
 	reasonRecordsShort = "the records end before their count is reached"
 )
 
-// minRecordSize is the least that a record's length can count: attributes and five varints.
-const minRecordSize = 6
+const (
+	minRecordSize = 6 // the least that a record's length can count: attributes and five numbers
+	minHeaderSize = 2 // two lengths
+)
 
-// minHeaderSize is two lengths.
-const minHeaderSize = 2
-
-// decode reads the body of a record, which is what its length counts. All fields must end exactly where the body does.
-func (r *Record) decode(body []byte) (reason string) {
-	if len(body) < minRecordSize {
+// decode reads the record whose body, which is what its length counts, is data[at:end]. All fields must end exactly
+// where the body does. This is the loop in which a broker spends its time, hence the numbers of one byte, which most
+// are, without a call, and a number may be read past end, though not past data, before that is noticed.
+func (r *Record) decode(data []byte, at, end int) (reason string) {
+	if end-at < minRecordSize {
 		return reasonEnds
 	}
-	rest := body[1:] // the attributes of a record are unused, and Kafka does not look at them
-	timestampDelta, n := varint(rest)
-	if n <= 0 {
-		return varintReason(n)
+	at++ // the attributes of a record are unused, and Kafka does not look at them
+	number := uint64(data[at])
+	if at++; number >= moreBytes {
+		number, at = longVarint(data, at-1)
 	}
-	rest = rest[n:]
-	offsetDelta, n := varint(rest)
-	if n <= 0 {
-		return varintReason(n)
+	r.TimestampDelta = unzigzag(number)
+	if at >= end {
+		return reasonEnds
 	}
-	if offsetDelta < 0 || offsetDelta > math.MaxInt32 {
+	number = uint64(data[at])
+	if at++; number >= moreBytes {
+		number, at = longVarint(data, at-1)
+	}
+	if number&negative != 0 || number>>1 > math.MaxInt32 {
 		return reasonOffsetDelta
 	}
-	r.TimestampDelta, r.OffsetDelta = timestampDelta, int32(offsetDelta)
-	if r.Key, rest, reason = takeBytes(rest[n:]); reason != sound {
-		return reason
+	r.OffsetDelta = int32(number >> 1)
+	if r.Key, at = bytesAt(data, at, end); at >= end {
+		return reasonEnds
 	}
-	if r.Value, rest, reason = takeBytes(rest); reason != sound {
-		return reason
+	if r.Value, at = bytesAt(data, at, end); at >= end {
+		return reasonEnds
 	}
-	headerCount, n := varint(rest)
-	if n <= 0 {
-		return varintReason(n)
+	if data[at] == 0 && at+1 == end {
+		r.headers, r.headerCount = nil, 0
+		return sound
 	}
-	rest = rest[n:]
-	if headerCount < 0 || headerCount > int64(len(rest)/minHeaderSize) {
+	return r.decodeHeaders(data[at:end])
+}
+
+// bytesAt reads a length and as many bytes; an end that is not before end says that they are not there. Any negative
+// length is null, as it is to Kafka.
+func bytesAt(data []byte, at, end int) (field []byte, next int) {
+	if at >= end {
+		return nil, end
+	}
+	number := uint64(data[at])
+	if at++; number >= moreBytes {
+		number, at = longVarint(data, at-1)
+	}
+	if number&negative != 0 {
+		return nil, at
+	}
+	if at > end || number>>1 > uint64(end-at) {
+		return nil, end
+	}
+	next = at + int(number>>1)
+	return data[at:next:next], next
+}
+
+// decodeHeaders reads the number of headers and them.
+func (r *Record) decodeHeaders(data []byte) (reason string) {
+	count, n := varint(data)
+	if n == 0 {
+		return reasonEnds
+	}
+	data = data[n:]
+	if count < 0 || count > int64(len(data)/minHeaderSize) {
 		return reasonHeaderCount
 	}
-	r.headers, r.headerCount = rest, int32(headerCount)
-	return checkHeaders(rest, r.headerCount)
+	r.headers, r.headerCount = data, int32(count)
+	return checkHeaders(data, r.headerCount)
 }
 
 // checkHeaders walks encoded headers, so that whoever reads them later cannot fail.
@@ -92,11 +124,11 @@ func checkHeaders(encoded []byte, count int32) (reason string) {
 	return sound
 }
 
-// takeBytes reads a length and as many bytes. Any negative length is null, as it is to Kafka.
+// takeBytes is bytesAt for one field after the other.
 func takeBytes(data []byte) (field, rest []byte, reason string) {
 	length, n := varint(data)
-	if n <= 0 {
-		return nil, nil, varintReason(n)
+	if n == 0 {
+		return nil, nil, reasonEnds
 	}
 	data = data[n:]
 	if length < 0 {
@@ -126,37 +158,56 @@ func (r *Record) Headers() iter.Seq2[[]byte, []byte] {
 	}
 }
 
-// maxVarintBytes is how many groups of seven bits 64 bits need.
-const maxVarintBytes = 10
+// Numbers are varints: groups of seven bits, lowest first, in bytes whose high bit says that more follow. What they
+// hold is zigzag-encoded: the lowest bit is the sign.
+const (
+	moreBytes      = 0x80
+	negative       = 1
+	maxVarintBytes = 10 // as many as 64 bits need
 
-// varint reads a zigzag-encoded number. A count of 0 says that data ends inside it, −1 that it is too long. Most
-// numbers of a record are one byte, and that case is small enough to be inlined.
+	shortVarintBytes = 3 // no number of a usual record is longer
+)
+
+// varint reads a number; a count of 0 says that data ends inside it or that it is too long.
 func varint(data []byte) (value int64, n int) {
-	if len(data) > 0 && data[0] < 0x80 {
-		return unzigzag(uint64(data[0])), 1
+	number, next := longVarint(data, 0)
+	if next > len(data) {
+		return 0, 0
 	}
-	return longVarint(data)
+	return unzigzag(number), next
 }
 
-func longVarint(data []byte) (value int64, n int) {
-	var bits uint64
-	for i, b := range data {
+// longVarint reads a number that begins at a place, without decoding the sign. A next that is past all data says that
+// there is none. Lengths repeat from record to record, so branches are predicted well, and a processor that goes on
+// with a predicted place is faster than one that waits for a computed one: a version without branches took twice as
+// long.
+func longVarint(data []byte, at int) (number uint64, next int) {
+	if len(data)-at < shortVarintBytes {
+		return slowVarint(data, at)
+	}
+	first, second, third := data[at], data[at+1], data[at+2]
+	switch {
+	case first < moreBytes:
+		return uint64(first), at + 1
+	case second < moreBytes:
+		return uint64(first)&0x7f | uint64(second)<<7, at + 2
+	case third < moreBytes:
+		return uint64(first)&0x7f | uint64(second)&0x7f<<7 | uint64(third)<<14, at + 3
+	}
+	return slowVarint(data, at)
+}
+
+func slowVarint(data []byte, at int) (number uint64, next int) {
+	for i, b := range data[at:] {
 		if i == maxVarintBytes {
-			return 0, -1
+			break
 		}
-		bits |= uint64(b&0x7f) << (7 * i)
-		if b < 0x80 {
-			return unzigzag(bits), i + 1
+		number |= uint64(b&0x7f) << (7 * i)
+		if b < moreBytes {
+			return number, at + i + 1
 		}
 	}
-	return 0, 0
+	return 0, len(data) + 1
 }
 
-func unzigzag(bits uint64) int64 { return int64(bits>>1) ^ -int64(bits&1) }
-
-func varintReason(n int) string {
-	if n == 0 {
-		return reasonEnds
-	}
-	return reasonVarint
-}
+func unzigzag(number uint64) int64 { return int64(number>>1) ^ -int64(number&negative) }
