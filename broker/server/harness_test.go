@@ -37,6 +37,13 @@ type running struct {
 // start runs a server with one listener until the test ends. Configure changes the defaults.
 func start(t testing.TB, on network.Network, dispatch Dispatch, configure ...func(*Config)) *running {
 	t.Helper()
+	return startOn(t, on, "127.0.0.1:0", dispatch, configure...)
+}
+
+func startOn(
+	t testing.TB, on network.Network, listenOn string, dispatch Dispatch, configure ...func(*Config),
+) *running {
+	t.Helper()
 	config := Defaults()
 	for _, change := range configure {
 		change(&config)
@@ -46,7 +53,7 @@ func start(t testing.TB, on network.Network, dispatch Dispatch, configure ...fun
 	}
 	s := New(discard(), newRegistry(), on, config, dispatch)
 	ctx, cancel := context.WithCancel(t.Context())
-	address, err := s.Listen(ctx, "PLAINTEXT", "127.0.0.1:0")
+	address, err := s.Listen(ctx, "PLAINTEXT", listenOn)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -35,14 +35,28 @@ func TestRequestsAreAnswered(t *testing.T) {
 	}
 }
 
-func TestListenersAcceptIPv6(t *testing.T) {
-	server := start(t, network.TCP(), echo)
-	address, err := server.Listen(t.Context(), "SIX", "[::1]:0")
-	if err != nil {
+func TestListenersMayBeIPv6(t *testing.T) {
+	if probe, err := network.TCP().Listen(t.Context(), "[::1]:0"); err != nil {
 		t.Skipf("this machine has no IPv6 loopback: %v", err)
+	} else if err := probe.Close(); err != nil {
+		t.Fatal(err)
 	}
-	if !strings.HasPrefix(address.String(), "[::1]:") {
-		t.Errorf("the listener's address is %s", address)
+	server := startOn(t, network.TCP(), "[::1]:0", echo)
+	client := server.dial()
+	client.send(request(1))
+	client.expect(1)
+	if !strings.HasPrefix(server.address, "[::1]:") {
+		t.Errorf("the listener's address is %s", server.address)
+	}
+}
+
+func TestListenersAreOpenedBeforeTheServerRuns(t *testing.T) {
+	server := start(t, network.TCP(), echo)
+	client := server.dial()
+	client.send(request(1))
+	client.expect(1)
+	if _, err := server.Listen(t.Context(), "LATE", "127.0.0.1:0"); err == nil {
+		t.Error("a listener was opened that nobody would serve")
 	}
 }
 

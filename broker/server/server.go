@@ -45,6 +45,7 @@ type Server struct {
 	mu          sync.Mutex // guards the fields below
 	listeners   []listener
 	connections map[*connection]struct{}
+	started     bool // Run has taken over the listeners
 	closed      bool
 }
 
@@ -73,7 +74,8 @@ func New(
 	}
 }
 
-// Listen opens a listener under a name and returns its address. Connections wait in the kernel until Run.
+// Listen opens a listener under a name and returns its address. It is called before Run; until then, connections wait
+// in the kernel.
 func (s *Server) Listen(ctx context.Context, name, address string) (net.Addr, error) {
 	opened, err := s.network.Listen(ctx, address)
 	if err != nil {
@@ -81,8 +83,8 @@ func (s *Server) Listen(ctx context.Context, name, address string) (net.Addr, er
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.closed {
-		return nil, errors.Join(net.ErrClosed, opened.Close())
+	if s.closed || s.started {
+		return nil, errors.Join(errors.New("the server has been started or closed already"), opened.Close())
 	}
 	s.listeners = append(s.listeners, listener{opened, name})
 	return opened.Addr(), nil
@@ -110,7 +112,7 @@ func (s *Server) Run(ctx context.Context) error {
 	defer cut()
 	var serving sync.WaitGroup
 	accepting, acceptContext := errgroup.WithContext(ctx)
-	for _, l := range s.listeners {
+	for _, l := range s.start() {
 		accepting.Go(func() error { return s.accept(acceptContext, connections, l, &serving) })
 	}
 	<-acceptContext.Done()
@@ -120,6 +122,14 @@ func (s *Server) Run(ctx context.Context) error {
 	defer grace.Stop()
 	serving.Wait()
 	return err
+}
+
+// start takes over the listeners: from now on there are no others.
+func (s *Server) start() []listener {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.started = true
+	return s.listeners
 }
 
 // drain closes the listeners and tells every connection to read no further request.

@@ -180,6 +180,9 @@ func TestFetchResponseIsByteForByteThatOfKmsgAndReleasesEachReferenceOnce(t *tes
 }
 
 func TestFetchResponseOfOnePartitionAllocatesTwice(t *testing.T) {
+	if raceEnabled {
+		t.Skip("allocations are not those of the program under the race detector")
+	}
 	file := segment(t, 1000)
 	response := &FetchResponse{Topics: []FetchTopicResponse{{Name: "topic", Partitions: []FetchPartitionResponse{{
 		Records: Chunk{Region: vfs.NewRegion(file, 0, 1000, nil)},
@@ -195,6 +198,9 @@ func TestFetchResponseOfOnePartitionAllocatesTwice(t *testing.T) {
 }
 
 func TestFetchResponseOfManyPartitionsAllocatesThreeTimes(t *testing.T) {
+	if raceEnabled {
+		t.Skip("allocations are not those of the program under the race detector")
+	}
 	file := segment(t, 1000)
 	partitions := make([]FetchPartitionResponse, 50)
 	for i := range partitions {

@@ -186,6 +186,9 @@ func TestProduceViewTakesManyPartitionsThatCarryBatches(t *testing.T) {
 }
 
 func TestProduceViewAllocatesNothing(t *testing.T) {
+	if raceEnabled {
+		t.Skip("allocations are not those of the program under the race detector")
+	}
 	for _, version := range produceVersions() {
 		body := produceBody(version, 3, 4, make([]byte, 1000))
 		total := 0
@@ -318,6 +321,9 @@ func TestProduceResponseIsByteForByteThatOfKmsg(t *testing.T) {
 }
 
 func TestProduceResponseAllocatesTwice(t *testing.T) {
+	if raceEnabled {
+		t.Skip("allocations are not those of the program under the race detector")
+	}
 	response := &ProduceResponse{Topics: []ProduceTopicResponse{{
 		Name: "topic", Partitions: make([]ProducePartitionResponse, 8),
 	}}}
