@@ -73,7 +73,7 @@ type flushWork struct {
 	segments   []flushSegment // oldest first
 	epochFile  []byte         // nil if it need not be written
 	syncFolder bool
-	syncParent bool // with the metadata file: of a log that is new
+	syncParent bool // of a log that is new
 	endOffset  int64
 	states     []pendingState
 }
@@ -93,7 +93,7 @@ func (l *Log) planFlush() (flushWork, error) {
 		return flushWork{}, err
 	}
 	work := flushWork{endOffset: l.endOffset.Load(), states: slices.Clone(l.pendingStates)}
-	work.syncFolder, work.syncParent = l.folderUnsynced, l.metadataUnsynced
+	work.syncFolder, work.syncParent = l.folderUnsynced, l.parentUnsynced
 	work.needed = !l.closed && (l.closing || work.endOffset > l.flushedOffset.Load() || l.epochsUnwritten || l.folderUnsynced ||
 		len(l.pendingStates) > 0)
 	if !work.needed {
@@ -111,7 +111,7 @@ func (l *Log) planFlush() (flushWork, error) {
 			writes:  segment.state.Sealed || l.closing || segment.indexes.unwritten() >= minIndexWrite,
 		})
 	}
-	l.epochsUnwritten, l.folderUnsynced, l.metadataUnsynced, l.flushScheduled = false, false, false, false
+	l.epochsUnwritten, l.folderUnsynced, l.parentUnsynced, l.flushScheduled = false, false, false, false
 	l.unflushedMessages, l.unflushedBytes = 0, 0
 	return work, nil
 }
@@ -145,7 +145,7 @@ func (w *flushWork) run(l *Log) error {
 		}
 	}
 	if w.syncParent {
-		return syncPartitionMetadata(l.env.fs, l.folder)
+		return l.env.fs.SyncDir(l.folder.parent)
 	}
 	return nil
 }

@@ -183,39 +183,35 @@ func (m *Manager) newLog(dir *directory, tp kafka.TopicPartition, id kafka.Topic
 }
 
 // Create makes the log of a new partition in the directory with the fewest logs, or returns the one that exists. If
-// the state database remembers flushed records of it, the folder has been lost, and a new one would hide that. Nothing
-// is synced: the first flush makes the folder durable together with the first records.
+// the state database remembers flushed records of it, the folder has been lost, and a new one would hide that. The
+// first flush makes the folder durable together with the first records.
 func (m *Manager) Create(tp kafka.TopicPartition, id kafka.TopicID, config Config) (*Log, error) {
-	for {
-		m.mu.Lock()
-		deleting := m.deleting[tp]
-		if deleting == nil {
-			l, err := m.create(tp, id, config)
-			m.mu.Unlock()
-			return l, err
-		}
+	m.mu.Lock()
+	for m.busy[tp] != nil { // somebody else is making the log, or an earlier one is giving up the folder's name
+		busy := m.busy[tp]
 		m.mu.Unlock()
-		<-deleting // an earlier incarnation of the topic is giving up the folder's name
+		<-busy
+		m.mu.Lock()
 	}
-}
-
-// create needs mu.
-func (m *Manager) create(tp kafka.TopicPartition, id kafka.TopicID, config Config) (*Log, error) {
-	if l := m.logs[tp]; l != nil {
-		if l.id != id {
-			return nil, fmt.Errorf("the log of %s is that of topic id %s, not %s: %w", tp, l.id, id, kafka.InconsistentTopicID)
-		}
-		return l, l.Err()
-	}
-	if offline, found := m.offline[tp]; found {
-		return nil, offline.Err
+	l, err := m.existing(tp, id)
+	if l != nil || err != nil {
+		m.mu.Unlock()
+		return l, err
 	}
 	dir, err := m.emptiestDirectory()
 	if err != nil {
+		m.mu.Unlock()
 		return nil, err
 	}
-	l := m.newLog(dir, tp, id, config)
-	if err := l.create(); err != nil {
+	done := m.reserve(tp)
+	m.mu.Unlock()
+	defer done()
+
+	l = m.newLog(dir, tp, id, config)
+	err = l.create()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if err != nil {
 		err = storageError(fmt.Sprintf("create log %s", l.folder.path()), err)
 		var missing *MissingError
 		if errors.As(err, &missing) {
@@ -225,6 +221,33 @@ func (m *Manager) create(tp kafka.TopicPartition, id kafka.TopicID, config Confi
 	}
 	m.logs[tp] = l
 	return l, nil
+}
+
+// existing needs mu. No log and no error means that there is none.
+func (m *Manager) existing(tp kafka.TopicPartition, id kafka.TopicID) (*Log, error) {
+	if offline, found := m.offline[tp]; found {
+		return nil, offline.Err
+	}
+	l := m.logs[tp]
+	if l == nil {
+		return nil, nil
+	}
+	if l.id != id {
+		return nil, fmt.Errorf("the log of %s is that of topic id %s, not %s: %w", tp, l.id, id, kafka.InconsistentTopicID)
+	}
+	return l, l.Err()
+}
+
+// reserve keeps others from a partition's folder until the returned func is called; it needs mu, the func must not.
+func (m *Manager) reserve(tp kafka.TopicPartition) (done func()) {
+	busy := make(chan struct{})
+	m.busy[tp] = busy
+	return func() {
+		m.mu.Lock()
+		delete(m.busy, tp)
+		m.mu.Unlock()
+		close(busy)
+	}
 }
 
 func (m *Manager) emptiestDirectory() (*directory, error) {
@@ -247,30 +270,21 @@ func (m *Manager) emptiestDirectory() (*directory, error) {
 // Delete takes a log out of service at once and moves its folder aside; Run removes it after file.delete.delay.ms.
 func (m *Manager) Delete(tp kafka.TopicPartition) error {
 	m.mu.Lock()
-	l, offline, wasOffline := m.logs[tp], m.offline[tp], false
-	if l == nil {
-		if _, wasOffline = m.offline[tp]; !wasOffline {
-			m.mu.Unlock()
-			return fmt.Errorf("this broker has no log of %s: %w", tp, kafka.UnknownTopicOrPartition)
-		}
+	l, isOpen := m.logs[tp]
+	offline, isOffline := m.offline[tp]
+	if !isOpen && !isOffline {
+		m.mu.Unlock()
+		return fmt.Errorf("this broker has no log of %s: %w", tp, kafka.UnknownTopicOrPartition)
 	}
 	delete(m.logs, tp)
 	delete(m.offline, tp)
-	done := make(chan struct{})
-	m.deleting[tp] = done
+	done := m.reserve(tp)
 	m.mu.Unlock()
-
-	var err error
-	if wasOffline {
-		err = m.deleteOffline(offline)
-	} else {
-		err = m.deleteLog(l)
+	defer done()
+	if isOpen {
+		return m.deleteLog(l)
 	}
-	m.mu.Lock()
-	delete(m.deleting, tp)
-	m.mu.Unlock()
-	close(done)
-	return err
+	return m.deleteOffline(offline)
 }
 
 // deleteLog forgets a log before its folder gets its new name: a crash in between leaves a folder that no topic knows.
@@ -358,7 +372,7 @@ func (l *Log) create() error {
 		return err
 	}
 	l.segments = []*segment{first}
-	l.folderUnsynced, l.metadataUnsynced = true, true
+	l.folderUnsynced, l.parentUnsynced = true, true
 	return nil
 }
 

@@ -54,7 +54,7 @@ type Log struct {
 	flushScheduled    bool  // since the last flush began
 	epochsUnwritten   bool  // the epoch file lags behind
 	folderUnsynced    bool  // a new file's directory entry may not be durable
-	metadataUnsynced  bool  // the folder itself may not be durable
+	parentUnsynced    bool  // the folder's own entry may not be durable
 	pendingStates     []pendingState
 	saved             checkpoint // what the state database has
 	savedActive       segmentState

@@ -28,7 +28,9 @@ func newDisk() *disk { return &disk{fs: vfs.NewMem(), store: newMemoryStore()} }
 // start opens a manager whose only topic is testTopic.
 func (d *disk) start(t testing.TB, config Config, change ...func(*ManagerOptions)) (*Manager, LoadResult) {
 	t.Helper()
-	opts := ManagerOptions{FS: d.fs, Dirs: []Directory{{Path: "data/log"}}, Store: d.store}
+	opts := ManagerOptions{
+		FS: d.fs, Dirs: []Directory{{Path: "data/log"}}, Store: d.store, SyncStore: d.store.sync,
+	}
 	for _, fn := range change {
 		fn(&opts)
 	}

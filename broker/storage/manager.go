@@ -62,11 +62,11 @@ type Manager struct {
 	mu      sync.Mutex // guards the fields below; comes before Log.mu
 	logs    map[kafka.TopicPartition]*Log
 	offline map[kafka.TopicPartition]OfflineLog
-	// deleting has a channel for each partition whose folder is being moved aside; it is closed when that is done.
-	deleting map[kafka.TopicPartition]chan struct{}
-	removal  []removal
-	loaded   bool
-	closed   bool
+	// busy has a channel for each partition whose folder is being made or moved aside; it is closed when that is done.
+	busy    map[kafka.TopicPartition]chan struct{}
+	removal []removal
+	loaded  bool
+	closed  bool
 }
 
 // OfflineLog is a log that could not be opened.
@@ -93,12 +93,12 @@ func NewManager(opts ManagerOptions) (*Manager, error) {
 		return nil, err
 	}
 	m := &Manager{
-		env:      env,
-		policy:   opts.Policy,
-		logs:     map[kafka.TopicPartition]*Log{},
-		offline:  map[kafka.TopicPartition]OfflineLog{},
-		deleting: map[kafka.TopicPartition]chan struct{}{},
-		changed:  make(chan struct{}, 1),
+		env:     env,
+		policy:  opts.Policy,
+		logs:    map[kafka.TopicPartition]*Log{},
+		offline: map[kafka.TopicPartition]OfflineLog{},
+		busy:    map[kafka.TopicPartition]chan struct{}{},
+		changed: make(chan struct{}, 1),
 	}
 	for _, wanted := range opts.Dirs {
 		dir, err := openDirectory(env, wanted, opts.Owner)

@@ -32,24 +32,15 @@ func readPartitionMetadata(fsys vfs.FS, folder string) (kafka.TopicID, error) {
 	return parsePartitionMetadata(data)
 }
 
-// writePartitionMetadata does not sync: the log's first flush does, before anything is promised.
+// writePartitionMetadata makes the content durable before any segment is made, so that records without an owner cannot
+// be what a crash leaves. The entry of the folder itself is left to the log's first flush.
 func writePartitionMetadata(fsys vfs.FS, folder string, id kafka.TopicID) error {
 	file, err := fsys.Create(folder + "/" + metadataFileName)
 	if err != nil {
 		return err
 	}
-	_, err = file.WriteAt(fmt.Appendf(nil, partitionMetadataFormat, id), 0)
+	if _, err = file.WriteAt(fmt.Appendf(nil, partitionMetadataFormat, id), 0); err == nil {
+		err = file.Sync()
+	}
 	return errors.Join(err, file.Close())
-}
-
-// syncPartitionMetadata makes the file and the folder's own entry durable.
-func syncPartitionMetadata(fsys vfs.FS, folder *folder) error {
-	file, err := fsys.OpenReadWrite(folder.file(metadataFileName))
-	if err != nil {
-		return err
-	}
-	if err := errors.Join(file.Sync(), file.Close()); err != nil {
-		return err
-	}
-	return fsys.SyncDir(folder.parent)
 }

@@ -27,7 +27,6 @@ type recovery struct {
 	log    *Log
 	clean  bool
 	saved  checkpoint
-	known  bool // the state database knows the log
 	states map[int64]segmentState
 	now    int64
 
@@ -87,7 +86,7 @@ func (r *recovery) loadSaved() error {
 	if err != nil {
 		return err
 	}
-	r.saved, r.known = saved, saved != checkpoint{}
+	r.saved = saved
 	r.states = map[int64]segmentState{}
 	return r.log.env.store.Scan(r.log.keys.kind(segmentKind), func(key, value []byte) error {
 		state, err := parseSegmentState(value)
@@ -184,9 +183,10 @@ func (r *recovery) checkStart(files []segmentFile) error {
 		r.end = max(r.saved.LocalStart, r.saved.LogStartOffset)
 		return nil
 	}
-	first := files[0].baseOffset
-	if wanted := max(r.saved.LocalStart, r.saved.LogStartOffset); r.known && first > wanted && r.log.remoteEnd() < first {
-		return &MissingError{Folder: r.log.folder.path(), Start: wanted, EndOffset: first}
+	first, flushed := files[0].baseOffset, r.saved.FlushedOffset
+	wanted := max(r.saved.LocalStart, r.saved.LogStartOffset)
+	if first > wanted && flushed > wanted && r.log.remoteEnd() < min(first, flushed) {
+		return &MissingError{Folder: r.log.folder.path(), Start: wanted, EndOffset: min(first, flushed)}
 	}
 	return nil
 }

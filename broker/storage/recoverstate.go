@@ -33,7 +33,7 @@ func (r *recovery) putInService() error {
 	}
 	// What was read may be in the page cache only, or have been cut a moment ago.
 	r.publish(start, min(r.saved.FlushedOffset, r.end))
-	l.folderUnsynced, l.metadataUnsynced = true, true
+	l.folderUnsynced, l.parentUnsynced = true, true
 	if err := l.Flush(); err != nil {
 		return err
 	}

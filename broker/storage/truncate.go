@@ -27,6 +27,9 @@ func (l *Log) Truncate(offset int64) error {
 	if err != nil {
 		return storageError(fmt.Sprintf("truncate %s to %d", l.topicPartition, offset), err)
 	}
+	if t.endOffset < l.logStart.Load() { // the batch around the log start goes, and nothing is left
+		return l.startAt(offset)
+	}
 	return l.cutTo(t)
 }
 
@@ -128,7 +131,9 @@ func (l *Log) cutTo(t *truncation) error {
 	l.publishHighWatermark(min(l.highWatermark.Load(), t.endOffset))
 	if t.fresh {
 		l.localStart.Store(t.endOffset)
-		l.logStart.Store(min(l.logStart.Load(), t.endOffset))
+		if remote, tiered := l.remote(); !tiered || remote.EndOffset < t.endOffset || t.endOffset < l.logStart.Load() {
+			l.logStart.Store(t.endOffset) // nothing before it is anywhere
+		}
 	}
 	l.mu.Unlock()
 	if err := l.saveCheckpoint(); err != nil {
@@ -140,6 +145,9 @@ func (l *Log) cutTo(t *truncation) error {
 	dropped, err := l.swapTail(t)
 	if err != nil {
 		return l.fail(err) // the files may be cut and the log not know it
+	}
+	if err := l.env.fs.SyncDir(l.folder.path()); err != nil { // no file goes before what replaces it is there
+		return l.dir.fail(err)
 	}
 	for _, s := range slices.Backward(dropped) {
 		if err := l.forgetSegment(s); err != nil {
