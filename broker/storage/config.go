@@ -10,14 +10,15 @@ import (
 
 // Config is what a topic's settings ask of one log. It can change while the log is in use (Log.SetConfig).
 type Config struct {
-	SegmentBytes       int64         // segment.bytes; 0 = Kafka's default of 1 GiB
-	SegmentMs          int64         // segment.ms, of record time; 0 = Kafka's default of seven days
-	SegmentJitterMs    int64         // segment.jitter.ms: segments roll up to this much earlier
-	SegmentIndexBytes  int32         // segment.index.bytes; 0 = Kafka's default of 10 MiB
-	IndexIntervalBytes int32         // index.interval.bytes; 0 = an entry for every batch
-	FlushMessages      int64         // flush.messages: that many unflushed records are flushed before they are answered; 0 = off
-	FlushMs            int64         // flush.ms: unflushed records are flushed after that time; 0 = off
-	FileDeleteDelay    time.Duration // file.delete.delay.ms: how long a deleted log's folder stays
+	SegmentBytes       int64 // segment.bytes; 0 = Kafka's default of 1 GiB
+	SegmentMs          int64 // segment.ms, of record time; 0 = Kafka's default of seven days
+	SegmentJitterMs    int64 // segment.jitter.ms: segments roll up to this much earlier
+	SegmentIndexBytes  int32 // segment.index.bytes; 0 = Kafka's default of 10 MiB
+	IndexIntervalBytes int32 // index.interval.bytes; 0 = an entry for every batch
+	// FlushMessages is flush.messages: an append that leaves so many records unflushed waits for a flush; 0 = off.
+	FlushMessages   int64
+	FlushMs         int64         // flush.ms: unflushed records are flushed after that time; 0 = off
+	FileDeleteDelay time.Duration // file.delete.delay.ms: how long a deleted log's folder stays
 }
 
 // Kafka's defaults for settings whose zero would be an illegal value.

@@ -94,8 +94,8 @@ func (l *Log) planFlush() (flushWork, error) {
 	}
 	work := flushWork{endOffset: l.endOffset.Load(), states: slices.Clone(l.pendingStates)}
 	work.syncFolder, work.syncParent = l.folderUnsynced, l.parentUnsynced
-	work.needed = !l.closed && (l.closing || work.endOffset > l.flushedOffset.Load() || l.epochsUnwritten || l.folderUnsynced ||
-		len(l.pendingStates) > 0)
+	work.needed = !l.closed && (l.closing || work.endOffset > l.flushedOffset.Load() || l.epochsUnwritten ||
+		l.folderUnsynced || len(l.pendingStates) > 0)
 	if !work.needed {
 		return work, nil
 	}

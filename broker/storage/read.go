@@ -241,12 +241,20 @@ func (v *segmentView) seek(scan *batchScan, offset int64) (batchPlace, error) {
 func (v *segmentView) enter(scan *batchScan, entry offsetEntry, indexed bool) (batchPlace, error) {
 	scan.reset(v.file, int64(entry.position), v.size)
 	place, err := nextPlace(scan)
-	var corrupt *CorruptError
-	if indexed && (errors.As(err, &corrupt) ||
+	if indexed && (isCorrupt(err) ||
 		err == nil && place.nextOffset-1 != v.segment.baseOffset+int64(entry.relative)) {
 		return place, errIndexMismatch
 	}
 	return place, err
+}
+
+// isCorrupt is a function of its own so that a read without an error allocates nothing for it.
+func isCorrupt(err error) bool {
+	if err == nil {
+		return false
+	}
+	var corrupt *CorruptError
+	return errors.As(err, &corrupt)
 }
 
 func nextPlace(scan *batchScan) (batchPlace, error) {

@@ -114,6 +114,14 @@ func (s *batchScan) corrupt(position int64, reason error) error {
 	return &CorruptError{File: s.file.Name(), Position: position, Err: reason}
 }
 
+// ignoreEOF drops the regular end of a walk.
+func ignoreEOF(err error) error {
+	if err == io.EOF {
+		return nil
+	}
+	return err
+}
+
 // readBatch reads one whole batch that a walk has found.
 func readBatch(file vfs.File, position int64, size int) (record.Batch, error) {
 	data := make([]byte, size)
