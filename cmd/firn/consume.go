@@ -200,6 +200,8 @@ func (l listedBorders) of(topic string, partition int32) (partitionBorders, erro
 			return borders, fmt.Errorf("offsets of %s partition %d: %w", topic, partition, errNoAnswer)
 		case offset.Err != nil:
 			return borders, fmt.Errorf("offsets of %s partition %d: %w", topic, partition, offset.Err)
+		case offset.Offset < 0: // to kgo, a start of −1 would mean the end
+			return borders, fmt.Errorf("offsets of %s partition %d: the broker says %d", topic, partition, offset.Offset)
 		}
 		*side.into = offset.Offset
 	}

@@ -17,7 +17,7 @@ import (
 )
 
 // idleProbe is how long nothing may arrive before the command asks whether there is anything left to arrive.
-const idleProbe = 2 * time.Second
+const idleProbe = time.Second
 
 func (c *consumeRequest) run(cmd *cobra.Command, brokers *brokerFlag, output recordOutput) error {
 	admin, err := brokers.connect(cmd.Context())
