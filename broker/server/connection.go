@@ -185,7 +185,7 @@ func (c *connection) panicked(value any, attributes ...any) error {
 // answer sends a reply now, if it is ready and nothing is owed before it, or queues it.
 func (c *connection) answer(reply pendingReply) error {
 	switch {
-	case reply.None:
+	case reply.None, reply.Close && reply.Response == nil && reply.Finish == nil: // nothing to send
 	case reply.Wait == nil && reply.Finish == nil && c.owed.Load() == 0:
 		if err := c.send([]pendingReply{reply}); err != nil {
 			return err

@@ -127,9 +127,12 @@ func TestGarbageClosesTheConnection(t *testing.T) {
 }
 
 func TestFrameSizeErrorsGuessWhoIsAsking(t *testing.T) {
-	for prefix, want := range map[string]string{"GET ": "HTTP", "POST": "HTTP", "\x16\x03\x01\x02": "TLS", "\x7f\xff\xff\xff": ""} {
+	for prefix, want := range map[string]string{
+		"GET ": "HTTP", "POST": "HTTP", "\x16\x03\x01\x02": "TLS", "\x7f\xff\xff\xff": "",
+	} {
 		err := &frameSizeError{int32(binary.BigEndian.Uint32([]byte(prefix))), 100}
-		if guessed := err.Error(); want != "" && !strings.Contains(guessed, want) || want == "" && strings.Contains(guessed, "is this") {
+		guessed := err.Error()
+		if !strings.Contains(guessed, want) || (want == "") == strings.Contains(guessed, "is this") {
 			t.Errorf("%q: %s", prefix, guessed)
 		}
 	}
@@ -173,7 +176,7 @@ func TestSlowRequestsAreCutOff(t *testing.T) {
 		cut   bool
 	}{
 		"a byte every 20 s of a small request":         {20 * time.Second, request(1), true},
-		"a pause of 40 s in a large request":           {40 * time.Second, requestOf(wire.KeyProduce, 9, 1, make([]byte, 10)...), true},
+		"a pause of 40 s":                              {40 * time.Second, request(1), true},
 		"a request that comes in pieces within limits": {time.Second, request(1), false},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -106,6 +106,7 @@ func TestClosingReplyIsObeyedAfterEarlierAnswers(t *testing.T) {
 			return wire.Reply{Response: text(req, "last"), Close: true}
 		},
 		"without an answer": func(*wire.Request) wire.Reply { return wire.Reply{None: true, Close: true} },
+		"and nothing else":  func(*wire.Request) wire.Reply { return wire.Reply{Close: true} },
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

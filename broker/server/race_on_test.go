@@ -2,5 +2,5 @@
 
 package server
 
-// raceEnabled says that the race detector is on: it allocates on its own account, and so do slices made in its presence.
+// raceEnabled says that the race detector is on: it allocates on its own account.
 const raceEnabled = true

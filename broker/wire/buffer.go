@@ -5,6 +5,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/firnlog/firn/internal/invariant"
 	"github.com/firnlog/firn/internal/vfs"
 )
 
@@ -113,7 +114,7 @@ const dead = -1 << 30
 // Retain takes another reference. The caller must hold one already.
 func (b *Buffer) Retain() {
 	if b.refs.Add(1) <= 1 {
-		panic("wire: buffer retained after its last release")
+		invariant.Fail("a buffer is retained after its last release")
 	}
 }
 
@@ -125,9 +126,14 @@ func (b *Buffer) Release() {
 		data := b.data
 		b.data = nil
 		b.refs.Store(dead)
+		if invariant.Enabled { // whoever still reads it shall notice
+			for i := range data {
+				data[i] = 0xdb
+			}
+		}
 		b.pool.give(data)
 	default:
-		panic("wire: buffer released more often than it was retained")
+		invariant.Fail("a buffer is released more often than it was retained")
 	}
 }
 

@@ -32,10 +32,10 @@ func TestPoolLendsExactSizesFromSizeClasses(t *testing.T) {
 func TestPoolUsesMemoryAgainAndCapsWhatIsIdle(t *testing.T) {
 	pool := NewPool(16 << 10)
 	first := pool.Get(5000)
-	first.Bytes()[0] = 42
+	memory := &first.Bytes()[0]
 	first.Release()
 	second := pool.Get(8000)
-	if second.Bytes()[0] != 42 {
+	if &second.Bytes()[0] != memory {
 		t.Error("the memory of the same class was not used again")
 	}
 	buffers := []*Buffer{second}

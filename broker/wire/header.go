@@ -3,6 +3,8 @@ package wire
 import (
 	"encoding/binary"
 	"fmt"
+
+	"github.com/firnlog/firn/internal/invariant"
 )
 
 const (
@@ -25,8 +27,8 @@ func (e *UnsupportedVersionError) Error() string {
 		api.Name, e.Version, api.ServedFrom, api.Max)
 }
 
-// CheckPrefix judges a frame by its size and its first PrefixSize bytes, before anything is reserved for the rest of it:
-// the API must be served in that version and the frame must not be larger than the API needs. An ApiVersions request
+// CheckPrefix judges a frame by its size and its first PrefixSize bytes, before anything is reserved for the rest: the
+// API must be served in that version and the frame must not be larger than the API needs. An ApiVersions request
 // above our versions passes.
 func CheckPrefix(prefix []byte, frameSize int32) error {
 	if len(prefix) < PrefixSize || frameSize < MinRequestSize {
@@ -53,7 +55,7 @@ func beyondApiVersions(key, version int16) bool {
 func mustAPI(key int16) API {
 	api, ok := LookupAPI(key)
 	if !ok {
-		panic(fmt.Sprintf("wire: API key %d is not in the table", key))
+		invariant.Fail("API key %d is not in the table", key)
 	}
 	return api
 }

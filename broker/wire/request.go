@@ -20,7 +20,7 @@ type Request struct {
 	Frame *Buffer
 	// UnsupportedVersion is set for an ApiVersions request of a version above ours and for nothing else. Its header
 	// cannot be trusted past the correlation id, so Body and ClientID are empty. The handler must answer a body of
-	// version 0 with UNSUPPORTED_VERSION and exactly one entry, the range of ApiVersions, so that the client can ask again.
+	// version 0 with UNSUPPORTED_VERSION and exactly one entry, the range of ApiVersions, so that the client asks again.
 	UnsupportedVersion bool
 	Conn               *Conn
 	ReceivedAt         time.Time

@@ -51,8 +51,8 @@ func (r *Response) Chunks() []Chunk { return r.chunks }
 // Size is the number of bytes of the frame, the length prefix included.
 func (r *Response) Size() int64 { return r.size }
 
-// BytesInMemory is how much memory the response itself holds: regions of files and what somebody else accounts for (Hold)
-// do not count.
+// BytesInMemory is how much memory the response itself holds: regions of files and what somebody else accounts for do
+// not count.
 func (r *Response) BytesInMemory() int64 {
 	if r == nil {
 		return 0
