@@ -7,7 +7,6 @@ import (
 	"math/rand/v2"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
@@ -263,24 +262,20 @@ func TestAnAnswerBeyondTheProtocolsLimitClosesTheConnection(t *testing.T) {
 }
 
 func TestReadyAnswersAreSentTogether(t *testing.T) {
-	gate := make(chan struct{})
-	server := start(t, network.TCP(), func(_ context.Context, req *wire.Request) wire.Reply {
-		return wire.Reply{Wait: gate, Finish: func() *wire.Response { return text(req, "answer") }}
-	})
-	client := server.dial()
-	for i := range int32(10) {
-		client.send(request(i))
+	s := New(discard(), newRegistry(), network.NewMemory(), Defaults(), echo)
+	c := newConnection(t.Context(), s, "PLAINTEXT", &endless{})
+	defer c.cancel()
+	ready := make(chan struct{})
+	close(ready)
+	waits := []<-chan struct{}{nil, ready, make(chan struct{}), nil}
+	for _, wait := range waits {
+		c.queue <- pendingReply{Reply: wire.Reply{Wait: wait}}
 	}
-	// All ten are queued once their handlers have run.
-	for testutil.ToFloat64(server.metrics.byAPI[wire.KeyMetadata].requests) < 10 {
-		select {
-		case <-t.Context().Done():
-			t.Fatal("the requests were not handled")
-		case <-time.After(time.Millisecond):
-		}
+	batch, held := c.readyReplies(make([]pendingReply, 1, 10))
+	if len(batch) != 3 {
+		t.Errorf("%d replies are sent together, want the first and the two that are ready", len(batch))
 	}
-	close(gate)
-	for i := range int32(10) {
-		client.expect(i)
+	if held == nil || held.Wait != waits[2] || len(c.queue) != 1 {
+		t.Errorf("the reply that is not ready is not held, or one behind it was taken")
 	}
 }
