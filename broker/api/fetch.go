@@ -25,6 +25,7 @@ type fetchCall struct {
 	partitions []replica.FetchPartition
 	isolation  replica.Isolation
 	fetch      *replica.Fetch
+	results    []replica.FetchResult
 
 	response wire.FetchResponse
 	answers  []wire.FetchPartitionResponse
@@ -49,9 +50,11 @@ func (c *fetchCalls) put(call *fetchCall) {
 	clear(call.wanted)
 	clear(call.partitions)
 	clear(call.answers)
+	clear(call.results)
 	clear(call.response.Topics)
 	*call = fetchCall{
 		wanted: call.wanted[:0], partitions: call.partitions[:0], answers: call.answers[:0],
+		results:  call.results[:0],
 		response: wire.FetchResponse{Topics: call.response.Topics[:0]},
 	}
 	c.pool.Put(call)
@@ -79,7 +82,7 @@ func (h *Handlers) fetch(_ context.Context, req *wire.Request) wire.Reply {
 		Isolation: replica.Isolation(call.request.IsolationLevel),
 	}
 	call.isolation = params.Isolation
-	call.fetch = h.options.Replicas.Fetch(req.Conn.Context, params, call.partitions)
+	call.fetch = h.options.Replicas.Fetch(req.Conn.Context, params, call.partitions, call.results)
 	if call.fetch.Done() == nil {
 		return wire.Reply{Response: call.finish()}
 	}
@@ -123,6 +126,7 @@ const fetchTopicIDsFrom = 13
 // finish reads, encodes and gives the call back to the pool.
 func (c *fetchCall) finish() *wire.Response {
 	results := c.fetch.Results()
+	c.results = results
 	if cap(c.answers) < len(results) {
 		c.answers = make([]wire.FetchPartitionResponse, 0, len(results)) // grown once: topics hold parts of it
 	}

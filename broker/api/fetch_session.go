@@ -75,7 +75,8 @@ type fetchSession struct {
 	lastUsed time.Time
 	entries  map[sessionKey]*sessionEntry
 	order    []*sessionEntry
-	full     bool // the answer being made is to the request that began the session: it carries everything
+	served   []*sessionEntry // scratch of rotate
+	full     bool            // the answer being made is to the request that began the session: it carries everything
 }
 
 func (s *fetchSession) lock() {
@@ -114,17 +115,17 @@ func (s *fetchSession) rotate() {
 	if s == nil {
 		return
 	}
-	var served []*sessionEntry
+	s.served = s.served[:0]
 	waiting := s.order[:0]
 	for _, entry := range s.order {
 		if entry.hadRecords {
 			entry.hadRecords = false
-			served = append(served, entry)
+			s.served = append(s.served, entry)
 			continue
 		}
 		waiting = append(waiting, entry)
 	}
-	s.order = append(waiting, served...)
+	s.order = append(waiting, s.served...)
 }
 
 // update takes over what an incremental request adds, changes and forgets. The caller holds the lock.

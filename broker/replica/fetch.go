@@ -30,9 +30,9 @@ type Fetch struct {
 	partitions []FetchPartition
 	keys       []*Partition
 	// flush holds, for a fetch that may not wait, the log end offsets at its arrival: it is done when they are flushed.
-	flush []CommitItem
-	done  chan struct{} // nil when the fetch was done at once
-	ready []FetchResult // set when the fetch was done at once
+	flush   []CommitItem
+	done    chan struct{} // nil when the fetch was done at once: results then holds the answer
+	results []FetchResult
 
 	mu     sync.Mutex          // guards remote and its values
 	remote map[int]*remoteRead // by index of the partition
@@ -45,16 +45,18 @@ type remoteRead struct {
 	done   bool
 }
 
-// Fetch starts a fetch. ctx is the connection's: when it ends, remote reads are given up. The slice of partitions
-// belongs to the fetch from here on.
-func (m *Manager) Fetch(ctx context.Context, params FetchParams, partitions []FetchPartition) *Fetch {
-	f := &Fetch{manager: m, params: params, partitions: partitions}
-	results, cold := f.readLocal()
+// Fetch starts a fetch. ctx is the connection's: when it ends, remote reads are given up. The slices belong to the
+// fetch until Results or Cancel; scratch is memory for the results, which may be of an earlier fetch.
+func (m *Manager) Fetch(ctx context.Context, params FetchParams, partitions []FetchPartition,
+	scratch []FetchResult,
+) *Fetch {
+	f := &Fetch{manager: m, params: params, partitions: partitions, results: scratch[:0]}
+	cold := f.readLocal()
 	wait := params.MaxWait
 	if len(cold) > 0 {
 		wait = max(wait, m.options.RemoteFetchMaxWait)
 	}
-	answered := complete(results, params.MinBytes)
+	answered := complete(f.results, params.MinBytes)
 	if !answered && wait <= 0 {
 		f.flush = unflushed(partitions)
 		if len(f.flush) > 0 {
@@ -64,10 +66,9 @@ func (m *Manager) Fetch(ctx context.Context, params FetchParams, partitions []Fe
 	f.startRemoteReads(ctx, cold)
 	if answered || wait <= 0 {
 		f.abandonRemote()
-		f.ready = results
 		return f
 	}
-	releaseAll(results)
+	releaseAll(f.results)
 	f.done = make(chan struct{})
 	f.watch(wait)
 	return f
@@ -94,17 +95,19 @@ func (f *Fetch) Done() <-chan struct{} { return f.done }
 // Results returns one result for each partition, in the order of the request. It is called once, after Done; the
 // caller releases every result.
 func (f *Fetch) Results() []FetchResult {
-	if f.ready != nil {
-		return f.ready
+	if f.done == nil {
+		return f.results
 	}
-	results, _ := f.readLocal()
-	f.addRemote(results)
-	return results
+	f.readLocal()
+	f.addRemote(f.results)
+	return f.results
 }
 
 // Cancel gives back what the fetch holds, when nobody will ask for Results any more.
 func (f *Fetch) Cancel() {
-	releaseAll(f.ready)
+	if f.done == nil {
+		releaseAll(f.results)
+	}
 	for _, read := range f.abandonRemote() {
 		if read.done && read.err == nil {
 			read.result.Release()
@@ -114,8 +117,8 @@ func (f *Fetch) Cancel() {
 
 // readLocal reads what lies on the local disk, within the bounds, and lists the partitions whose offset lies only in
 // the object store.
-func (f *Fetch) readLocal() (results []FetchResult, cold []coldRead) {
-	results = make([]FetchResult, len(f.partitions))
+func (f *Fetch) readLocal() (cold []coldRead) {
+	f.results = f.results[:0]
 	left := f.params.MaxBytes
 	empty := true
 	for i := range f.partitions {
@@ -127,9 +130,9 @@ func (f *Fetch) readLocal() (results []FetchResult, cold []coldRead) {
 			left -= size
 			empty = false
 		}
-		results[i] = result
+		f.results = append(f.results, result)
 	}
-	return results, cold
+	return cold
 }
 
 type coldRead struct {
@@ -174,9 +177,9 @@ func (f *Fetch) satisfied() bool {
 	if len(f.flush) > 0 {
 		return settled(f.flush)
 	}
-	results, _ := f.readLocal()
-	defer releaseAll(results)
-	return complete(results, f.params.MinBytes) || f.remoteArrived()
+	f.readLocal()
+	defer releaseAll(f.results)
+	return complete(f.results, f.params.MinBytes) || f.remoteArrived()
 }
 
 // unflushed lists the log end offsets that are not yet visible, of a fetch that found too little.
