@@ -1,0 +1,9 @@
+package objectstore
+
+import "testing"
+
+// NewStandInBucket is an S3 client, with retries, of a store that is played in memory.
+func NewStandInBucket(t *testing.T) Bucket {
+	bucket, _, _ := s3Under(t, newStandIn(t))
+	return bucket
+}
