@@ -95,6 +95,9 @@ func schemaOf(t reflect.Type, indent string) string {
 	case reflect.Pointer:
 		return schemaOf(t.Elem(), indent) + " or null"
 	case reflect.Slice:
+		if t.Elem().Kind() == reflect.Uint8 {
+			return "base64 text or null"
+		}
 		return "[" + schemaOf(t.Elem(), indent) + "]"
 	case reflect.Map:
 		return "{ " + schemaOf(t.Key(), indent) + ": " + schemaOf(t.Elem(), indent) + " }"

@@ -22,6 +22,7 @@ func rootCommand() *cobra.Command {
 		produceCommand(),
 		consumeCommand(),
 		tierCommand(),
+		logCommand(),
 	)
 	// One line on stderr is all that a failure prints (main.go): no usage text that pushes it off the screen.
 	root.SilenceErrors = true

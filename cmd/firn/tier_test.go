@@ -34,7 +34,8 @@ func adminServer(t *testing.T) string {
 			return
 		}
 		answer(w, http.StatusOK, view.TierObjects{Topic: "flights", Entries: []view.TierEntry{
-			{Topic: "flights", BaseOffset: 0, EndOffset: 100, LeaderEpoch: 2, Bytes: 2048, MaxTimestamp: 1357035300000, Key: "a.seg"},
+			{Topic: "flights", BaseOffset: 0, EndOffset: 100, LeaderEpoch: 2, Bytes: 2048, MaxTimestamp: 1357035300000,
+				Key: "a.seg"},
 			{Topic: "flights", Partition: 1, EndOffset: 7, MaxTimestamp: -1, Key: "b.seg"},
 		}})
 	})
