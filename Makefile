@@ -1,0 +1,115 @@
+# What a newcomer needs is `go run ./cmd/firn demo` and `go test ./...`; the rest is here. `make help` lists it.
+# Everything that is downloaded is pinned: go.mod, integration/tools, integration/clients.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+
+# Made and downloaded things; git ignores both.
+BIN := $(CURDIR)/bin
+CACHE := $(CURDIR)/.cache
+
+GO ?= go
+PYTHON ?= python3
+MVN ?= mvn
+
+FUZZTIME ?= 20s
+BENCH ?= .
+BENCHTIME ?= 1s
+# What `make race` tests. All of it by default; `make ci` looks where goroutines meet, which is what time allows.
+RACE ?= ./...
+RACE_CI := . ./broker/api ./broker/purgatory ./broker/replica ./broker/server ./broker/storage ./broker/wire \
+	./integration ./internal/network ./internal/vfs ./metastore/... ./retention ./tiering/...
+
+# The integration tests are told where everything is.
+export FIRN_BIN ?= $(BIN)/firn
+export FIRN_VERSITYGW ?= $(BIN)/tools/versitygw
+export FIRN_PYTHON ?= $(CACHE)/python/bin/python
+export FIRN_KAFKA_LIB ?= $(CACHE)/kafka
+
+.PHONY: help
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "%-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+.PHONY: build
+build: ## bin/firn, one static binary
+	CGO_ENABLED=0 $(GO) build -trimpath -o $(BIN)/firn ./cmd/firn
+
+.PHONY: test
+test: ## unit, golden, data-driven, property and in-process cluster tests; needs nothing but Go
+	$(GO) test ./...
+
+.PHONY: integration
+integration: build versitygw ## the built binary, an S3 server and other people's clients; FIRN_CI=1 fails where one is missing
+	$(GO) test -tags integration -count=1 -timeout 20m ./integration/...
+
+.PHONY: race
+race: ## the tests under the race detector (RACE=packages); needs a C compiler
+	CGO_ENABLED=1 $(GO) test -race -timeout 20m $(RACE)
+
+.PHONY: invariants
+invariants: ## the tests with the expensive assertions
+	$(GO) test -tags invariants ./...
+
+# Go runs one fuzz target of one package at a time.
+.PHONY: fuzz
+fuzz: ## every fuzz target for FUZZTIME
+	@for package in $$(git grep -lE '^func Fuzz' -- '*_test.go' | xargs -n 1 dirname | sort -u); do \
+	  for target in $$($(GO) test -list '^Fuzz' ./$$package | grep '^Fuzz'); do \
+	    echo "fuzz $$package $$target"; \
+	    $(GO) test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) ./$$package; \
+	  done; \
+	done
+
+.PHONY: bench
+bench: ## benchmarks (BENCH=pattern BENCHTIME=duration)
+	$(GO) test -run '^$$' -bench '$(BENCH)' -benchtime $(BENCHTIME) -benchmem ./...
+
+.PHONY: lint
+lint: $(BIN)/tools/golangci-lint ## gofmt, go vet, golangci-lint
+	@unformatted=$$(git ls-files -z --cached --others --exclude-standard '*.go' | xargs -0 gofmt -l); \
+	if [[ -n "$$unformatted" ]]; then echo "gofmt -w these files:"; echo "$$unformatted"; exit 1; fi
+	$(GO) vet ./...
+	$(GO) vet -tags integration ./integration/...
+	$(BIN)/tools/golangci-lint run --build-tags integration ./...
+
+.PHONY: ci
+ci: ## all that CI runs besides `make test`
+	$(MAKE) lint
+	$(MAKE) race RACE="$(RACE_CI)"
+	$(MAKE) python kafka-lib
+	FIRN_CI=1 $(MAKE) integration
+	$(MAKE) fuzz FUZZTIME=3s
+
+.PHONY: clean
+clean: ## remove what was built and downloaded here
+	rm -rf $(BIN) $(CACHE)
+
+# Tools. Each is a module of its own, so that its dependencies stay out of firn's.
+
+.PHONY: versitygw
+versitygw: $(BIN)/tools/versitygw ## the S3 server of the tests
+
+$(BIN)/tools/versitygw: integration/tools/go.mod integration/tools/go.sum
+	$(GO) -C integration/tools build -o $@ github.com/versity/versitygw/cmd/versitygw
+	@touch $@
+
+$(BIN)/tools/golangci-lint: integration/tools/lint/go.mod integration/tools/lint/go.sum
+	$(GO) -C integration/tools/lint build -o $@ github.com/golangci/golangci-lint/v2/cmd/golangci-lint
+	@touch $@
+
+.PHONY: python
+python: $(CACHE)/python/.installed ## a virtual environment with confluent-kafka
+
+$(CACHE)/python/.installed: integration/clients/requirements.txt
+	$(PYTHON) -m venv --clear $(CACHE)/python
+	$(CACHE)/python/bin/python -m pip install --quiet --disable-pip-version-check -r $<
+	@touch $@
+
+.PHONY: kafka-lib
+kafka-lib: $(CACHE)/kafka/.installed ## Kafka's own jars
+
+$(CACHE)/kafka/.installed: integration/clients/pom.xml
+	rm -rf $(CACHE)/kafka
+	$(MVN) --batch-mode --quiet -f $< dependency:copy-dependencies -DincludeScope=runtime -DoutputDirectory=$(CACHE)/kafka
+	@touch $@
