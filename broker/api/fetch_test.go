@@ -8,6 +8,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/firnlog/firn/broker/record"
+	"github.com/firnlog/firn/broker/storage"
 	"github.com/firnlog/firn/broker/wire"
 	"github.com/firnlog/firn/internal/kafka"
 )
@@ -332,7 +333,7 @@ func TestFetchSessionsAreBounded(t *testing.T) {
 }
 
 func TestFetchAllocations(t *testing.T) {
-	n := newTestNode(t, nil)
+	n := newTestNodeWith(t, nil, storage.FlushOS)
 	id := n.createTopic("a", 16)
 	offsets := make([]int64, 16)
 	for partition := range offsets {

@@ -45,6 +45,11 @@ type testNode struct {
 
 func newTestNode(t *testing.T, static map[string]string) *testNode {
 	t.Helper()
+	return newTestNodeWith(t, static, storage.FlushGroup)
+}
+
+func newTestNodeWith(t *testing.T, static map[string]string, policy storage.FlushPolicy) *testNode {
+	t.Helper()
 	logger := slog.New(slog.DiscardHandler)
 	n := &testNode{t: t, remote: &fakeRemote{}}
 	pebble, files := pebblevfs.NewMem(), vfs.NewMem()
@@ -63,7 +68,7 @@ func newTestNode(t *testing.T, static map[string]string) *testNode {
 	check(t, vfs.MkdirAllDurable(files, "log"))
 	n.logs = must(storage.NewManager(storage.ManagerOptions{
 		FS: files, Dirs: []storage.Directory{{Path: "log"}}, Owner: storage.Owner{ClusterID: kafka.UUID{1}, NodeID: testBroker},
-		Store: db.Space(state.SpaceStorage), Logger: logger,
+		Store: db.Space(state.SpaceStorage), Logger: logger, Policy: policy,
 	}))
 	must(n.logs.Load(ctx, func(kafka.TopicPartition, kafka.TopicID) (storage.Config, bool) { return storage.Config{}, false }))
 	run(n.logs.Run)
@@ -78,7 +83,7 @@ func newTestNode(t *testing.T, static map[string]string) *testNode {
 	}
 	n.replicas = replica.NewManager(replica.Options{
 		BrokerID: testBroker, Logs: n.logs, Remote: n.remote, Logger: logger,
-		FlushPolicy: storage.FlushGroup, RemoteFetchMaxWait: time.Second, Layers: layers,
+		FlushPolicy: policy, RemoteFetchMaxWait: time.Second, Layers: layers,
 	})
 	n.meta.Watch(n.replicas.Apply)
 	must(n.meta.Propose(ctx, command.RegisterBroker{
