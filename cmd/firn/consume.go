@@ -13,7 +13,7 @@ import (
 
 // consumeRequest is the command line of `consume`.
 type consumeRequest struct {
-	topics        []string
+	regex         bool
 	offset        string
 	partitions    []int32
 	limit         int64
@@ -23,6 +23,7 @@ type consumeRequest struct {
 	separator     string
 	readCommitted bool
 
+	choice  topicChoice
 	offsets offsetRange
 }
 
@@ -40,6 +41,8 @@ func consumeCommand() *cobra.Command {
 	}
 	brokers := addBrokerFlag(cmd)
 	flags := cmd.Flags()
+	flags.BoolVarP(&request.regex, "regex", "r", false,
+		"read every topic that a regular expression finds in its name; with --follow, later ones too")
 	flags.StringVarP(&request.offset, "offset", "o", "start", offsetHelp)
 	flags.Int32SliceVarP(&request.partitions, "partitions", "p", nil, "read these partitions only")
 	flags.Int64VarP(&request.limit, "num", "n", 0, "stop after this many records")
@@ -55,8 +58,7 @@ func consumeCommand() *cobra.Command {
 		if request.format == formatHelp {
 			return writeSchema[recordJSON](cmd.OutOrStdout())
 		}
-		request.topics = slices.Compact(slices.Sorted(slices.Values(args)))
-		output, err := request.check(time.Now())
+		output, err := request.check(args, time.Now())
 		if err != nil {
 			return usageError{cmd.CommandPath(), err}
 		}
@@ -69,8 +71,11 @@ func consumeCommand() *cobra.Command {
 }
 
 // check reads what needs no cluster.
-func (c *consumeRequest) check(now time.Time) (recordOutput, error) {
+func (c *consumeRequest) check(args []string, now time.Time) (recordOutput, error) {
 	var err error
+	if c.choice, err = newTopicChoice(args, c.regex); err != nil {
+		return nil, err
+	}
 	if c.offsets, err = parseOffsetRange(c.offset, now); err != nil {
 		return nil, err
 	}
@@ -103,14 +108,14 @@ type topicSpans map[string]map[int32]span
 
 // spans finds out what the request means in offsets, at this moment: later records do not belong to it.
 func (c *consumeRequest) spans(client *session) (topicSpans, error) {
-	topics, err := findTopics(client.ctx, client.admin, c.topics)
+	topics, err := c.choice.find(client)
 	if err != nil {
 		return nil, err
 	}
 	if err := c.checkPartitions(topics); err != nil {
 		return nil, err
 	}
-	borders, err := c.listBorders(client)
+	borders, err := c.listBorders(client, sortedKeys(topics))
 	if err != nil {
 		return nil, err
 	}
@@ -151,7 +156,7 @@ type listedBorders struct {
 	logStart, end, fromTime, toTime kadm.ListedOffsets
 }
 
-func (c *consumeRequest) listBorders(client *session) (listedBorders, error) {
+func (c *consumeRequest) listBorders(client *session, topics []string) (listedBorders, error) {
 	var borders listedBorders
 	var err error
 	// The ends come first: what arrives while the others are asked for is not part of the request.
@@ -159,20 +164,20 @@ func (c *consumeRequest) listBorders(client *session) (listedBorders, error) {
 	if c.readCommitted {
 		listEnd = client.admin.ListCommittedOffsets
 	}
-	if borders.end, err = listEnd(client.ctx, c.topics...); err != nil {
+	if borders.end, err = listEnd(client.ctx, topics...); err != nil {
 		return borders, fmt.Errorf("list end offsets: %w", err)
 	}
-	if borders.logStart, err = client.admin.ListStartOffsets(client.ctx, c.topics...); err != nil {
+	if borders.logStart, err = client.admin.ListStartOffsets(client.ctx, topics...); err != nil {
 		return borders, fmt.Errorf("list start offsets: %w", err)
 	}
 	if c.offsets.from.kind == atTimestamp {
-		borders.fromTime, err = client.admin.ListOffsetsAfterMilli(client.ctx, max(c.offsets.from.value, 0), c.topics...)
+		borders.fromTime, err = client.admin.ListOffsetsAfterMilli(client.ctx, max(c.offsets.from.value, 0), topics...)
 		if err != nil {
 			return borders, fmt.Errorf("list offsets by time: %w", err)
 		}
 	}
 	if c.offsets.to.kind == atTimestamp {
-		borders.toTime, err = client.admin.ListOffsetsAfterMilli(client.ctx, max(c.offsets.to.value, 0), c.topics...)
+		borders.toTime, err = client.admin.ListOffsetsAfterMilli(client.ctx, max(c.offsets.to.value, 0), topics...)
 		if err != nil {
 			return borders, fmt.Errorf("list offsets by time: %w", err)
 		}

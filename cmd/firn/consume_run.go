@@ -19,6 +19,10 @@ import (
 // idleProbe is how long nothing may arrive before the command asks whether there is anything left to arrive.
 const idleProbe = time.Second
 
+// fetchMaxWait is how long a broker may keep a fetch that has nothing to give. A partition that is added has to wait
+// for it.
+const fetchMaxWait = time.Second
+
 func (c *consumeRequest) run(cmd *cobra.Command, brokers *brokerFlag, output recordOutput) error {
 	admin, err := brokers.connect(cmd.Context())
 	if err != nil {
@@ -42,13 +46,16 @@ func (c *consumeRequest) run(cmd *cobra.Command, brokers *brokerFlag, output rec
 	}
 	// Control records are kept, and not printed, because a log may end with one.
 	client, err := brokers.connect(cmd.Context(), kgo.ConsumePartitions(reading.begins()),
-		kgo.ConsumeResetOffset(kgo.NoResetOffset()), kgo.FetchIsolationLevel(reading.isolation), kgo.KeepControlRecords())
+		kgo.FetchMaxWait(fetchMaxWait), kgo.ConsumeResetOffset(kgo.NoResetOffset()), kgo.FetchIsolationLevel(reading.isolation), kgo.KeepControlRecords())
 	if err != nil {
 		return err
 	}
 	defer client.Close()
 
 	out := bufio.NewWriterSize(cmd.OutOrStdout(), 1<<16)
+	if c.follow && len(c.partitions) == 0 {
+		reading.discovery = newDiscovery(c.choice, spans)
+	}
 	err = reading.consume(client, out)
 	if c.follow && cmd.Context().Err() != nil {
 		err = nil // an interrupt is how following ends
@@ -62,6 +69,7 @@ type reading struct {
 	limit     int64      // records still wanted; negative: no limit
 	isolation kgo.IsolationLevel
 	output    recordOutput
+	discovery *discovery // nil: what is read is fixed
 	notes     []string
 	line      []byte // reused from record to record
 }
@@ -80,13 +88,17 @@ func newReading(spans topicSpans, limit int64) *reading {
 			if wanted.start >= wanted.end {
 				continue
 			}
-			if r.left[topic] == nil {
-				r.left[topic] = make(map[int32]span)
-			}
-			r.left[topic][partition] = wanted
+			r.add(topic, partition, wanted)
 		}
 	}
 	return r
+}
+
+func (r *reading) add(topic string, partition int32, wanted span) {
+	if r.left[topic] == nil {
+		r.left[topic] = make(map[int32]span)
+	}
+	r.left[topic][partition] = wanted
 }
 
 // begins tells kgo where to start.
@@ -132,6 +144,9 @@ func (r *reading) consume(client *session, out *bufio.Writer) error {
 		r.pauseFinished(client, fetches)
 		if idle {
 			r.probe(client)
+		}
+		if r.discovery != nil {
+			r.discovery.extend(client, r)
 		}
 	}
 	return nil

@@ -105,6 +105,7 @@ func TestAWrongCommandLineIsOneLineAndStatusTwo(t *testing.T) {
 		{"consume x -o middle", "is not start, end"},
 		{"consume x -F -o 1:5", "has no end"},
 		{"consume x -n -1", "must not be negative"},
+		{"consume ( --regex", "missing closing )"},
 		{"consume x -f yaml", "a layout has percent signs"},
 		{"consume x --keys -f json", "belong to --format text"},
 		{"tier ls", "firn tier ls TOPIC"},
