@@ -43,17 +43,21 @@ const (
 	Magic = 2
 )
 
+const (
+	minLength = HeaderSize - LogOverhead
+	maxLength = math.MaxInt32 - LogOverhead // a longer batch has a size that overflows Kafka's int32
+
+	maxSequence int32 = math.MaxInt32 // sequences wrap from here to 0
+)
+
 // The bits of the attributes.
 const (
-	codecMask              = 0x07
-	logAppendTimeBit       = 0x08
-	transactionalBit       = 0x10
-	controlBit             = 0x20
-	deleteHorizonBit       = 0x40
-	knownAttributes        = codecMask | logAppendTimeBit | transactionalBit | controlBit | deleteHorizonBit
-	maxLength              = math.MaxInt32 - LogOverhead // a longer batch has a size that overflows Kafka's int32
-	minLength              = HeaderSize - LogOverhead
-	maxSequence      int32 = math.MaxInt32 // sequences wrap from here to 0
+	codecMask        = 0x07
+	logAppendTimeBit = 0x08
+	transactionalBit = 0x10
+	controlBit       = 0x20
+	deleteHorizonBit = 0x40
+	knownAttributes  = codecMask | logAppendTimeBit | transactionalBit | controlBit | deleteHorizonBit
 )
 
 // Kafka's marks for fields that hold nothing.

@@ -3,6 +3,7 @@ package record
 import (
 	"encoding/binary"
 
+	"github.com/firnlog/firn/internal/invariant"
 	"github.com/firnlog/firn/internal/kafka"
 )
 
@@ -53,9 +54,7 @@ const builderCapacity = 1 << 10
 
 // NewBuilder begins a batch. A codec that does not exist is a mistake in the program.
 func NewBuilder(opts BuilderOptions) *Builder {
-	if !opts.Codec.Known() {
-		panic("build a batch with " + opts.Codec.String())
-	}
+	invariant.Check(opts.Codec.Known(), "build a batch with %s", opts.Codec)
 	b := &Builder{opts: opts}
 	b.Reset(opts.BaseOffset)
 	return b
@@ -101,9 +100,7 @@ func (b *Builder) Build() Batch {
 		batch = append(make([]byte, 0, len(b.data)), b.data[:HeaderSize]...)
 		var err error
 		batch, err = b.compressor.append(batch, b.data[HeaderSize:], b.opts.Codec, b.opts.Level)
-		if err != nil {
-			panic("compress into memory: " + err.Error()) // the codec is known and memory takes every write
-		}
+		invariant.Check(err == nil, "compress into memory with %s: %v", b.opts.Codec, err)
 	}
 	b.writeHeader(batch)
 	return batch

@@ -198,18 +198,59 @@ func bomb(t testing.TB, codec Codec, value int) Batch {
 	return assemble(t, codec, 1, rawRecords(rawRecord{value: string(make([]byte, value))}))
 }
 
+// zstdBomb is the same in zstd, made of blocks that repeat a byte, so that making it costs nothing.
+func zstdBomb(t testing.TB, value int) Batch {
+	t.Helper()
+	const (
+		maxBlock  = 128 << 10
+		last      = 1
+		raw, rle  = 0 << 1, 1 << 1
+		sizeShift = 3
+		window    = 10 << 3 // 2^20 bytes
+	)
+	block := func(dst []byte, kind, size int, content []byte) []byte {
+		header := kind | size<<sizeShift
+		return append(append(dst, byte(header), byte(header>>8), byte(header>>16)), content...)
+	}
+	prefix := []byte{0, 0, 0, 0} // attributes, two deltas, an empty key
+	prefix = binary.AppendVarint(prefix, int64(value))
+	record := append(binary.AppendVarint(nil, int64(len(prefix)+value+1)), prefix...)
+	frame := []byte{0x28, 0xb5, 0x2f, 0xfd, 0, window}
+	frame = block(frame, raw, len(record), record)
+	for ; value > 0; value -= maxBlock {
+		frame = block(frame, rle, min(value, maxBlock), []byte{0})
+	}
+	frame = block(frame, raw|last, 1, []byte{0}) // no headers
+	batch := append(assemble(t, None, 1, nil), frame...)
+	batch.setCodec(Zstd)
+	return patched(batch, func(b Batch) { put32(b[atLength:], int32(len(b)-LogOverhead)) })
+}
+
 func TestADecompressionBombIsCheckedWithoutHoldingIt(t *testing.T) {
-	const bombBytes, holds = 64 << 20, 20 << 20 // windows of zstd have up to 8 MiB, and the decoder its tables
-	for _, codec := range []Codec{Gzip, LZ4, Zstd} {
-		batch := bomb(t, codec, bombBytes)
+	const bombBytes, holds = 24 << 20, 12 << 20 // the tables and windows of the codecs
+	for name, batch := range map[string]Batch{
+		"gzip": bomb(t, Gzip, bombBytes), "lz4": bomb(t, LZ4, bombBytes), "zstd": bomb(t, Zstd, bombBytes),
+		"zstd of repeated bytes": zstdBomb(t, 4*bombBytes),
+	} {
 		validator := NewValidator()
 		used := allocated(func() {
 			if _, _, err := validator.Validate(batch, AnyOptions()); err != nil {
-				t.Errorf("%s: %v", codec, err)
+				t.Errorf("%s: %v", name, err)
 			}
 		})
 		if used > holds {
-			t.Errorf("%s: %d bytes for a batch of %d", codec, used, len(batch))
+			t.Errorf("%s: %d bytes for a batch of %d", name, used, len(batch))
+		}
+	}
+}
+
+func TestMoreThanAnyBatchMayHoldIsTooLarge(t *testing.T) {
+	validator := NewValidator()
+	validator.maxDecompressed = 1 << 20
+	for _, codec := range allCodecs[1:] {
+		_, _, err := validator.Validate(bomb(t, codec, 1<<20), AnyOptions())
+		if kafka.CodeOf(err) != kafka.MessageTooLarge {
+			t.Errorf("%s: %v", codec, err)
 		}
 	}
 }
@@ -217,11 +258,15 @@ func TestADecompressionBombIsCheckedWithoutHoldingIt(t *testing.T) {
 func TestABombIsNotEncodedAgain(t *testing.T) {
 	opts := AnyOptions()
 	opts.MaxBytes, opts.Target = 1<<20, Recode(None, DefaultLevel)
-	if _, _, err := NewValidator().Validate(bomb(t, Zstd, 20<<20), opts); kafka.CodeOf(err) != kafka.MessageTooLarge {
+	_, _, err := NewValidator().Validate(bomb(t, Zstd, 1<<20), opts)
+	if kafka.CodeOf(err) != kafka.MessageTooLarge {
 		t.Errorf("more than may be stored: %v", err)
 	}
 	opts.Target = Recode(LZ4, DefaultLevel)
-	if _, _, err := NewValidator().Validate(bomb(t, Zstd, maxRecodeBytes), opts); kafka.CodeOf(err) != kafka.MessageTooLarge {
+	validator := NewValidator()
+	validator.maxRecoded = 1 << 20
+	_, _, err = validator.Validate(bomb(t, Zstd, 1<<20), opts)
+	if kafka.CodeOf(err) != kafka.MessageTooLarge {
 		t.Errorf("more than is held: %v", err)
 	}
 }

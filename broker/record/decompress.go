@@ -25,6 +25,8 @@ const (
 	// maxZstdWhole bounds what a frame with a larger window may hold; it is decompressed in one piece, whose memory
 	// grows with what comes out.
 	maxZstdWhole = 128 << 20
+	// maxKeptBuffer bounds the memory that is kept for the next batch: the largest block of lz4. More is an exception.
+	maxKeptBuffer = 4 << 20
 )
 
 var (
@@ -173,6 +175,9 @@ func (s *source) decodeWhole(data []byte) error {
 // release lets go of everything that is not the source's own.
 func (s *source) release() error {
 	s.plain, s.whole = nil, nil
+	if cap(s.buffer) > maxKeptBuffer {
+		s.buffer = nil
+	}
 	s.input.Reset(nil)
 	s.lz4, s.snappy = lz4Frame{}, snappyStream{}
 	if s.zstd != nil {

@@ -13,7 +13,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-var rewrite = flag.Bool("rewrite", false, "write the golden files anew; batches of another implementation keep their bytes")
+// Batches of another implementation keep their bytes, and only what is said about them is written anew.
+var rewrite = flag.Bool("rewrite", false, "write the golden files anew")
 
 // A golden file is one batch in hex, a line for each field, with what it is behind a #. Files named java-* were
 // written by the producer code of Apache Kafka's Java client 4.1, so they say what the format is, not what we do.

@@ -16,12 +16,18 @@ type Iterator struct {
 	err       error
 }
 
+// maxKeptRecords bounds the memory that an iterator keeps from batch to batch; usual batches decompress to less.
+const maxKeptRecords = 16 << 20
+
 // Reset begins with a batch. Records of a batch without codec alias it; those of others are valid until the next
 // Reset. The checksum is not verified.
 func (it *Iterator) Reset(b Batch) error {
 	it.batch, it.remaining, it.lastDelta, it.err = b, b.Count(), -1, nil
 	encoded := b.Records()
 	if b.Codec() != None {
+		if cap(it.buffer) > maxKeptRecords {
+			it.buffer = nil
+		}
 		limit := it.MaxDecompressed
 		if limit == 0 {
 			limit = maxDecompressed

@@ -134,7 +134,7 @@ func drawRecord(t *rapid.T) modelRecord {
 		}
 		// Not random to the last byte, so that it compresses, and sometimes larger than a piece of a decompressor.
 		block := rapid.SliceOfN(rapid.Byte(), 0, 40).Draw(t, "block")
-		return append([]byte{}, bytes.Repeat(block, rapid.SampledFrom([]int{1, 1, 1, 5000}).Draw(t, "times"))...)
+		return append([]byte{}, bytes.Repeat(block, rapid.SampledFrom([]int{1, 1, 1, 1, 1, 1, 1, 2500}).Draw(t, "times"))...)
 	})
 	headers := rapid.SliceOfN(rapid.Custom(func(t *rapid.T) Header {
 		return Header{Key: rapid.StringN(0, 10, 20).Draw(t, "header"), Value: field.Draw(t, "value")}

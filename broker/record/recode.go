@@ -54,7 +54,7 @@ func (v *Validator) decompress(b Batch, opts Options) ([]byte, error) {
 	if b.Codec() == None {
 		return b.Records(), nil
 	}
-	limit := int64(maxRecodeBytes)
+	limit := v.maxRecoded
 	if opts.Target.codec == None {
 		limit = int64(opts.MaxBytes)
 	}

@@ -9,12 +9,16 @@ import (
 // Validator checks what producers send, by the rules of Kafka 4: ProduceRequest and LogValidator there. It may be used
 // concurrently.
 type Validator struct {
-	sources     sources
-	compressors compressors
+	sources         sources
+	compressors     compressors
+	maxDecompressed int64 // of what is checked as a stream
+	maxRecoded      int64 // of what is held as a whole, to be encoded again
 }
 
 // NewValidator makes a validator.
-func NewValidator() *Validator { return &Validator{} }
+func NewValidator() *Validator {
+	return &Validator{maxDecompressed: maxDecompressed, maxRecoded: maxRecodeBytes}
+}
 
 // zstdSince is the version of Produce whose clients know zstd.
 const zstdSince = 7
@@ -121,7 +125,7 @@ func (v *Validator) checkRecords(b Batch, opts Options) (Summary, error) {
 	source := v.sources.get()
 	defer v.sources.put(source)
 	records := cursor{source: source}
-	if err := source.reset(b.Codec(), b.Records(), maxDecompressed); err != nil {
+	if err := source.reset(b.Codec(), b.Records(), v.maxDecompressed); err != nil {
 		return Summary{}, undecodable(err)
 	}
 	return check(b, &records, opts)

@@ -166,6 +166,7 @@ func malformedRecords() map[string][]byte {
 	good := rawRecord{key: "k", value: "v"}
 	sound := rawRecords(good, rawRecord{delta: 1})
 	long := bytes.Repeat([]byte{0x80}, 11)
+	longKey, manyHeaders := append([]byte{2}, long...), binary.AppendVarint(nil, 1<<31)
 	return map[string][]byte{
 		"PD-05: offset deltas with a gap":          rawRecords(good, rawRecord{delta: 2}),
 		"PD-05: an offset delta twice":             rawRecords(good, good),
@@ -187,10 +188,10 @@ func malformedRecords() map[string][]byte {
 		"a length that never ends":                 append(rawRecords(good), long...),
 		"fewer headers than declared":              rawRecords(good, rawRecord{delta: 1, headers: []byte{4, 2, 'a', 1}}),
 		"a negative number of headers":             rawRecords(good, rawRecord{delta: 1, headers: []byte{1}}),
-		"more headers than could be":               rawRecords(good, rawRecord{delta: 1, headers: binary.AppendVarint(nil, 1<<31)}),
+		"more headers than could be":               rawRecords(good, rawRecord{delta: 1, headers: manyHeaders}),
 		"a header without a key":                   rawRecords(good, rawRecord{delta: 1, headers: []byte{2, 1, 1}}),
 		"a header value that is too long":          rawRecords(good, rawRecord{delta: 1, headers: []byte{2, 0, 100}}),
-		"a header key that never ends":             rawRecords(good, rawRecord{delta: 1, headers: append([]byte{2}, long...)}),
+		"a header key that never ends":             rawRecords(good, rawRecord{delta: 1, headers: longKey}),
 	}
 }
 
