@@ -93,21 +93,36 @@ func (d *directory) checkReserve(env *environment, size int, now int64) error {
 	return nil
 }
 
-// openDirectory locks a log directory and checks that it is ours, making it if it is new.
+// openDirectory locks a log directory and checks that it is ours, making it if it is new. A directory that cannot be
+// used because its disk fails is returned as failed; one that is not ours, or in use, is an error.
 func openDirectory(env *environment, wanted Directory, owner Owner) (*directory, error) {
+	dir := &directory{path: wanted.Path, id: wanted.ID, env: env, lock: noLock{}, committer: newCommitter()}
 	if err := vfs.MkdirAllDurable(env.fs, wanted.Path); err != nil {
-		return nil, fmt.Errorf("make log directory %s: %w", wanted.Path, err)
+		_ = dir.fail(err) // remembered there
+		return dir, nil
 	}
 	lock, err := env.fs.Lock(path.Join(wanted.Path, lockFileName))
 	if err != nil {
 		return nil, fmt.Errorf("lock log directory %s, which another process may be using: %w", wanted.Path, err)
 	}
-	id, err := ClaimDirectory(env.fs, wanted, owner)
+	dir.lock = lock
+	dir.id, err = ClaimDirectory(env.fs, wanted, owner)
+	var failure *fs.PathError
+	if errors.As(err, &failure) {
+		_ = dir.fail(err) // remembered there
+		return dir, nil
+	}
 	if err != nil {
 		return nil, errors.Join(err, lock.Close())
 	}
-	return &directory{path: wanted.Path, id: id, env: env, lock: lock, committer: newCommitter()}, nil
+	return dir, nil
 }
+
+// noLock is the lock of a directory that could not be opened.
+type noLock struct{}
+
+// Close does nothing.
+func (noLock) Close() error { return nil }
 
 // cleanMarker is Kafka's .kafka_cleanshutdown: its presence says that everything in the directory had been synced.
 const cleanMarker = `{"version":0,"brokerEpoch":-1}`

@@ -141,7 +141,7 @@ func (s *segment) scanAll(file vfs.File) (*segment, error) {
 		return nil, &CorruptError{File: s.path(logSuffix), Position: s.state.Size, Err: fmt.Errorf(
 			"its batches end at offset %d instead of %d", rebuilt.state.EndOffset, s.state.EndOffset)}
 	}
-	rebuilt.seal()
+	rebuilt.seal(s.state.NextBaseOffset)
 	return rebuilt, nil
 }
 

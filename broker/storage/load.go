@@ -35,15 +35,15 @@ const loadWorkers = 8
 func (m *Manager) Load(ctx context.Context, known Known) (LoadResult, error) {
 	result := LoadResult{Clean: true}
 	for _, dir := range m.dirs {
-		if err := dir.takeCleanMarker(); err != nil {
-			return result, err
-		}
-		result.Clean = result.Clean && dir.wasClean
 		strays, err := m.loadDirectory(ctx, dir, known)
 		result.Strays = append(result.Strays, strays...)
-		if err != nil {
-			return result, fmt.Errorf("load logs of %s: %w", dir.path, err)
+		if ctx.Err() != nil {
+			return result, ctx.Err()
 		}
+		if err != nil {
+			_ = dir.fail(err) // remembered there; the other directories serve
+		}
+		result.Clean = result.Clean && dir.wasClean && dir.err() == nil
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -51,11 +51,17 @@ func (m *Manager) Load(ctx context.Context, known Known) (LoadResult, error) {
 		result.Offline = append(result.Offline, offline)
 	}
 	m.loaded = true
-	return result, nil
+	return result, m.someDirectory()
 }
 
 // loadDirectory opens the logs of one directory. Folders that were to be deleted are deleted.
 func (m *Manager) loadDirectory(ctx context.Context, dir *directory, known Known) (strays []string, err error) {
+	if dir.err() != nil {
+		return nil, nil // it never opened
+	}
+	if err := dir.takeCleanMarker(); err != nil {
+		return nil, err
+	}
 	names, err := m.env.fs.List(dir.path)
 	if err != nil {
 		return nil, err
@@ -123,11 +129,19 @@ func (m *Manager) loadLog(dir *directory, folder string, tp kafka.TopicPartition
 		return "", nil
 	}
 	m.mu.Lock()
-	defer m.mu.Unlock()
-	if other := m.logs[tp]; other != nil {
-		return "", fmt.Errorf("%s lies in two directories, %s and %s", tp, other.dir.path, dir.path)
+	other := m.logs[tp]
+	if other == nil {
+		m.logs[tp] = l
+	} else {
+		delete(m.logs, tp)
 	}
-	m.logs[tp] = l
+	m.mu.Unlock()
+	if other != nil { // which of them is the right one a person must say
+		m.putOffline(dir, tp, id, storageError(fmt.Sprintf("open log %s", folder),
+			fmt.Errorf("the partition lies in %s, too", other.dir.path)))
+		other.retire()
+		l.retire()
+	}
 	return "", nil
 }
 

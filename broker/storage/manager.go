@@ -107,7 +107,22 @@ func NewManager(opts ManagerOptions) (*Manager, error) {
 		}
 		m.dirs = append(m.dirs, dir)
 	}
+	if err := m.someDirectory(); err != nil {
+		return nil, errors.Join(err, m.unlock())
+	}
 	return m, nil
+}
+
+// someDirectory is an error if no directory serves.
+func (m *Manager) someDirectory() error {
+	var errs []error
+	for _, dir := range m.dirs {
+		if dir.err() == nil {
+			return nil
+		}
+		errs = append(errs, dir.err())
+	}
+	return fmt.Errorf("no log directory can be used: %w", errors.Join(errs...))
 }
 
 func newEnvironment(opts ManagerOptions) (*environment, error) {

@@ -192,15 +192,18 @@ func (r *recovery) checkStart(files []segmentFile) error {
 }
 
 // checkBorder compares the end of the segment before with the base of a file. Where compaction has removed the last
-// batches of a segment the state database knows that it ended early. Otherwise offsets are missing in between: what
-// had not been flushed is cut (gap), what the bucket has is given up here, and the rest is a loss.
+// batches of a segment the state database knows which base follows. Otherwise offsets are missing in between: what had
+// not been flushed is cut (gap), what the bucket has is given up here, and the rest is a loss.
 func (r *recovery) checkBorder(file segmentFile) (gap bool, err error) {
 	before := r.last()
 	state, known := r.states[before.baseOffset]
 	complete := known && state.Sealed && state.EndOffset == r.end && state.Size == before.state.Size
 	switch {
-	case file.baseOffset == r.end || complete && file.baseOffset > r.end:
-		r.end = max(r.end, file.baseOffset)
+	case file.baseOffset == r.end || complete && file.baseOffset == state.NextBaseOffset:
+		r.end = file.baseOffset
+		if !before.state.Sealed { // it was read
+			before.seal(file.baseOffset)
+		}
 		return false, nil
 	case r.end >= r.saved.FlushedOffset:
 		return true, nil
@@ -256,7 +259,7 @@ func (r *recovery) openSegment(file segmentFile, isLast bool) (bad *CorruptError
 		return nil, nil
 	}
 	r.opened = append(r.opened, s)
-	return r.scanSegment(s, file.size, isLast)
+	return r.scanSegment(s, file.size)
 }
 
 // openActive makes the last segment of a clean log writable. Its indexes are read, or made anew if they do not fit.
@@ -294,7 +297,7 @@ func (s *segment) readIndexes() (*memoryIndexes, error) {
 }
 
 // scanSegment reads a segment's batches with their checksums.
-func (r *recovery) scanSegment(s *segment, size int64, isLast bool) (bad *CorruptError, err error) {
+func (r *recovery) scanSegment(s *segment, size int64) (bad *CorruptError, err error) {
 	file, err := r.log.openForWriting(s)
 	if err != nil {
 		return nil, err
@@ -319,9 +322,6 @@ func (r *recovery) scanSegment(s *segment, size int64, isLast bool) (bad *Corrup
 		return nil, err
 	}
 	r.finishScan(s, file)
-	if !isLast && bad == nil {
-		s.seal()
-	}
 	return bad, nil
 }
 

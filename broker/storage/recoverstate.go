@@ -27,6 +27,9 @@ func (r *recovery) putInService() error {
 	if err := r.loadProducers(); err != nil {
 		return err
 	}
+	if err := r.forgetLost(); err != nil {
+		return err
+	}
 	if r.clean && r.scanned == len(r.opened) {
 		r.publish(start, r.end)
 		return nil
@@ -50,8 +53,22 @@ func (r *recovery) publish(start, flushed int64) {
 	})
 }
 
+// highWatermark is restored within what is left. What the bucket has was below it.
 func (r *recovery) highWatermark(start int64) int64 {
-	return max(start, min(r.saved.HighWatermark, r.end))
+	return max(start, min(max(r.saved.HighWatermark, r.log.remoteEnd()), r.end))
+}
+
+// forgetLost removes what the state database has of segments that are not there any more.
+func (r *recovery) forgetLost() error {
+	for _, s := range r.opened {
+		delete(r.states, s.baseOffset)
+	}
+	for baseOffset := range r.states {
+		if err := r.log.env.store.Delete(r.log.keys.at(segmentKind, baseOffset)); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // publish sets the offsets of a log that is not in service yet.
@@ -210,7 +227,7 @@ func (l *Log) restoreProducers(endOffset, now int64) (*producerState, error) {
 		if err != nil {
 			return err
 		}
-		if loaded.Offset > endOffset || loaded.Epoch != l.epochs.at(loaded.Offset-1) {
+		if loaded.Offset > endOffset || loaded.Epoch != l.EpochAt(loaded.Offset-1) {
 			stale = append(stale, slices.Clone(key))
 			return nil
 		}

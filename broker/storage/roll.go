@@ -86,7 +86,7 @@ func (l *Log) roll(now int64) error {
 	if err != nil {
 		return storageError(fmt.Sprintf("roll %s", l.topicPartition), err)
 	}
-	sealed.seal()
+	sealed.seal(next.baseOffset)
 	l.segments = append(l.segments, next)
 	l.rolled = next.baseOffset
 	l.folderUnsynced = true

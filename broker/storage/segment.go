@@ -45,6 +45,7 @@ type segmentState struct {
 	OffsetEntries        int32 // in the index file; filled in by saved
 	TimeEntries          int32
 	Sealed               bool
+	NextBaseOffset       int64 // of a sealed segment: where it stops to answer, at or above EndOffset
 	maxTimestampPosition int64 // of the batch with MaxTimestamp, for recovery to look for the record in it
 }
 
@@ -150,11 +151,11 @@ func (s *segment) noteTime() {
 }
 
 // seal ends the segment: its time index gets the last word on the largest timestamp.
-func (s *segment) seal() {
+func (s *segment) seal(nextBaseOffset int64) {
 	s.noteTime()
 	s.offsetEntries.Store(int32(len(s.indexes.offsets) / offsetEntrySize))
 	s.timeEntries.Store(int32(len(s.indexes.times) / timeEntrySize))
-	s.state.Sealed = true
+	s.state.Sealed, s.state.NextBaseOffset = true, nextBaseOffset
 }
 
 // saved is the segment's state as the state database keeps it; it needs Log.mu.

@@ -42,12 +42,12 @@ func (l *Log) saveBorder() error {
 // That what they hold is in the bucket, or of no use to anybody any more, is the caller's to know; the reason goes to
 // the log. The new border is published before the files go.
 func (l *Log) MoveLocalStart(offset int64, reason string) (removed int, err error) {
-	l.flushing <- struct{}{}
-	defer func() { <-l.flushing }()
 	if err := l.Err(); err != nil {
 		return 0, err
 	}
+	l.flushing <- struct{}{} // a flush under way may be writing one of them
 	dropped := l.takeBelow(offset)
+	<-l.flushing
 	if len(dropped) == 0 {
 		return 0, nil
 	}

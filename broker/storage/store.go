@@ -72,7 +72,7 @@ func parseCheckpoint(data []byte) (checkpoint, error) {
 	}, nil
 }
 
-const segmentStateSize = 1 + 1 + 8*8 + 4 + 4
+const segmentStateSize = 1 + 1 + 9*8 + 4 + 4
 
 func (s segmentState) append(dst []byte) []byte {
 	sealed := byte(0)
@@ -82,7 +82,7 @@ func (s segmentState) append(dst []byte) []byte {
 	dst = append(dst, storeVersion, sealed)
 	for _, field := range []int64{
 		s.EndOffset, s.Size, s.FirstTimestamp, s.MaxTimestamp, s.MaxTimestampLast, s.MaxTimestampOffset,
-		s.FirstAppendedAt, s.LastAppendedAt,
+		s.FirstAppendedAt, s.LastAppendedAt, s.NextBaseOffset,
 	} {
 		dst = binary.BigEndian.AppendUint64(dst, uint64(field))
 	}
@@ -99,7 +99,7 @@ func parseSegmentState(data []byte) (segmentState, error) {
 	at := data[2:]
 	for _, field := range []*int64{
 		&s.EndOffset, &s.Size, &s.FirstTimestamp, &s.MaxTimestamp, &s.MaxTimestampLast, &s.MaxTimestampOffset,
-		&s.FirstAppendedAt, &s.LastAppendedAt,
+		&s.FirstAppendedAt, &s.LastAppendedAt, &s.NextBaseOffset,
 	} {
 		*field, at = int64(binary.BigEndian.Uint64(at)), at[8:]
 	}

@@ -126,16 +126,7 @@ func (s *segment) prefix(file vfs.File, size int64) (*segment, error) {
 // cutTo carries a truncation out. The state database learns of it first: if it believed in more than the files have,
 // the next start would take what is missing for a loss.
 func (l *Log) cutTo(t *truncation) error {
-	l.mu.Lock()
-	l.flushedOffset.Store(min(l.flushedOffset.Load(), t.endOffset))
-	l.publishHighWatermark(min(l.highWatermark.Load(), t.endOffset))
-	if t.fresh {
-		l.localStart.Store(t.endOffset)
-		if remote, tiered := l.remote(); !tiered || remote.EndOffset < t.endOffset || t.endOffset < l.logStart.Load() {
-			l.logStart.Store(t.endOffset) // nothing before it is anywhere
-		}
-	}
-	l.mu.Unlock()
+	l.lowerOffsets(t)
 	if err := l.saveCheckpoint(); err != nil {
 		return err
 	}
@@ -155,6 +146,25 @@ func (l *Log) cutTo(t *truncation) error {
 		}
 	}
 	return l.flush()
+}
+
+// lowerOffsets publishes where the log ends, before it does.
+func (l *Log) lowerOffsets(t *truncation) {
+	remote, tiered := l.remote()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.flushedOffset.Store(min(l.flushedOffset.Load(), t.endOffset))
+	if !t.fresh {
+		l.publishHighWatermark(min(l.highWatermark.Load(), t.endOffset))
+		return
+	}
+	l.localStart.Store(t.endOffset)
+	if !tiered || remote.EndOffset < t.endOffset || t.endOffset < l.logStart.Load() {
+		l.logStart.Store(t.endOffset) // nothing before it is anywhere
+		l.epochs = leaderEpochs{}
+		l.epochsUnwritten = true
+	}
+	l.publishHighWatermark(t.endOffset) // as in Kafka: what a follower is told to begin after has been committed
 }
 
 // swapTail replaces the segments that are cut or dropped, and returns those that leave files behind.
