@@ -484,3 +484,44 @@ func TestHeaderOnlyBelievesTheHeader(t *testing.T) {
 		t.Errorf("%s: %+v, %v", batch, summary, err)
 	}
 }
+
+// shattered is a batch whose records come out of the decompressor in pieces of a few bytes, so that hardly any record
+// lies in one piece.
+func shattered(t testing.TB, count int32, encoded []byte, piece int) Batch {
+	t.Helper()
+	data := appendSnappy([]byte(assemble(t, None, count, nil)), nil)
+	for len(encoded) > 0 {
+		n := min(piece, len(encoded))
+		block := appendSnappy(nil, encoded[:n])[xerialHeader:]
+		data, encoded = append(data, block...), encoded[n:]
+	}
+	Batch(data).setCodec(Snappy)
+	return patched(data, func(b Batch) { put32(b[atLength:], int32(len(b)-LogOverhead)) })
+}
+
+func TestRecordsThatCrossFromPieceToPieceAreJudgedAlike(t *testing.T) {
+	opts := AnyOptions()
+	opts.RequireKeys = true
+	var lookup Lookup
+	for piece := 1; piece <= 9; piece++ {
+		for name, encoded := range malformedRecords() {
+			_, _, err := NewValidator().Validate(shattered(t, 2, encoded, piece), AnyOptions())
+			if kafka.CodeOf(err) != kafka.InvalidRecord {
+				t.Errorf("%s in pieces of %d: %v", name, piece, err)
+			}
+		}
+		plain := build(t)
+		batch := shattered(t, 3, plain.Records(), piece)
+		_, summary, err := NewValidator().Validate(batch, AnyOptions())
+		if err != nil || summary.MaxTimestamp != 2000 || summary.MaxTimestampOffsetDelta != 1 {
+			t.Errorf("pieces of %d: %+v, %v", piece, summary, err)
+		}
+		if got, ok, err := lookup.MaxTimestamp(batch); err != nil || !ok || got != (TimestampOffset{1, 2000}) {
+			t.Errorf("pieces of %d: %+v, %v", piece, got, err)
+		}
+		_, _, err = NewValidator().Validate(batch, opts)
+		if diff := cmp.Diff([]int32{1}, refusedRecords(err)); diff != "" {
+			t.Errorf("pieces of %d, keys (-want +got):\n%s", piece, diff)
+		}
+	}
+}
