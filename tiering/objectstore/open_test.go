@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -145,7 +146,8 @@ func TestAStoreThatCannotBeUsedIsRefusedAtTheStart(t *testing.T) {
 		response *http.Response
 		want     []string
 	}{
-		"another region": {refusal(400, "AuthorizationHeaderMalformed", "the region 'eu-west-1' is wrong; expecting 'us-west-2'"),
+		"another region": {refusal(400, "AuthorizationHeaderMalformed",
+			"the region 'eu-west-1' is wrong; expecting 'us-west-2'"),
 			[]string{"the bucket is in region us-west-2, not in eu-west-1", "set region=us-west-2"}},
 		"no bucket": {refusal(404, "NoSuchBucket", "The specified bucket does not exist"),
 			[]string{"404 NoSuchBucket", "create the bucket or correct its name"}},
@@ -229,9 +231,10 @@ func TestAStoreThatIsAwayIsProbedAgainUntilItIsBack(t *testing.T) {
 	setCredentials(t)
 	synctest.Test(t, func(t *testing.T) {
 		network := newStandIn(t)
-		away := true
+		var away atomic.Bool
+		away.Store(true)
 		network.intercept = func(*http.Request, []byte) *http.Response {
-			if away {
+			if away.Load() {
 				return broken()
 			}
 			return nil
@@ -240,8 +243,7 @@ func TestAStoreThatIsAwayIsProbedAgainUntilItIsBack(t *testing.T) {
 		if err != nil || !strings.Contains(logged.String(), "cannot be reached") {
 			t.Fatalf("%v, logged:\n%s", err, logged)
 		}
-		stale := standInUpload{key: "x/old", initiated: time.Now().Add(-7 * time.Hour)}
-		network.uploads["stale"] = &stale
+		network.begin("x/old", 7*time.Hour)
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error, 1)
 		go func() { done <- store.Run(ctx) }()
@@ -249,18 +251,18 @@ func TestAStoreThatIsAwayIsProbedAgainUntilItIsBack(t *testing.T) {
 		if store.probed.Load() {
 			t.Error("a store that is away passed the probe")
 		}
-		away = false
+		away.Store(false)
 		time.Sleep(time.Minute)
-		if !store.probed.Load() || len(network.uploads) != 0 {
-			t.Errorf("probed: %v, stale uploads: %d", store.probed.Load(), len(network.uploads))
+		if !store.probed.Load() || network.uploadsLeft() != 0 {
+			t.Errorf("probed: %v, stale uploads: %d", store.probed.Load(), network.uploadsLeft())
 		}
-		network.uploads["later"] = &standInUpload{key: "x/later", initiated: time.Now()}
+		network.begin("x/later", 0)
 		time.Sleep(5 * time.Hour)
-		if len(network.uploads) != 1 {
+		if network.uploadsLeft() != 1 {
 			t.Error("an upload was aborted before it was stale")
 		}
 		time.Sleep(3 * time.Hour)
-		if len(network.uploads) != 0 {
+		if network.uploadsLeft() != 0 {
 			t.Error("an upload that became stale was not aborted")
 		}
 		cancel()
@@ -283,7 +285,8 @@ func TestADirectoryIsOpenedByItsURL(t *testing.T) {
 	if data, err := vfs.ReadFile(fsys, "/data/a bucket/a/key"); string(data) != "text" || err != nil {
 		t.Errorf("the file holds %q, %v", data, err)
 	}
-	if _, err := store.Stat(t.Context(), "missing"); err == nil || err.Error() != "stat file:///data/a bucket/missing: not found" {
+	_, err = store.Stat(t.Context(), "missing")
+	if err == nil || err.Error() != "stat file:///data/a bucket/missing: not found" {
 		t.Errorf("%v", err)
 	}
 	if err := store.Close(); err != nil {

@@ -70,7 +70,9 @@ func (s *S3) failure(ctx context.Context, operation Operation, key string, err e
 	status, code := statusOf(err), ""
 	if errors.As(err, &api) {
 		code = api.ErrorCode()
-		result.Err = errors.New(strings.TrimSpace(api.ErrorMessage()))
+		if message := strings.TrimSpace(api.ErrorMessage()); message != "" {
+			result.Err = errors.New(message) // the SDK's own error says the same several times over
+		}
 	}
 	switch {
 	case errors.Is(err, ErrChecksum):

@@ -446,15 +446,11 @@ func TestOnlyOldUploadsOfTheOwnFolderAreStale(t *testing.T) {
 	store := newStandIn(t)
 	_, client, _ := s3Under(t, store)
 	now := time.Now()
-	for id, upload := range map[string]standInUpload{
-		"old":    {key: "own/a", initiated: now.Add(-7 * time.Hour)},
-		"young":  {key: "own/b", initiated: now.Add(-5 * time.Hour)},
-		"others": {key: "own-not/c", initiated: now.Add(-7 * time.Hour)},
-	} {
-		store.uploads[id] = &upload
-	}
+	store.begin("own/old", 7*time.Hour)
+	store.begin("own/young", 5*time.Hour)
+	store.begin("own-not/others", 7*time.Hour)
 	aborted, err := client.AbortStaleUploads(t.Context(), "own", now.Add(-6*time.Hour))
-	if aborted != 1 || err != nil || store.uploads["old"] != nil || len(store.uploads) != 2 {
+	if aborted != 1 || err != nil || store.uploads["of own/old"] != nil || store.uploadsLeft() != 2 {
 		t.Errorf("aborted %d, left %d: %v", aborted, len(store.uploads), err)
 	}
 }

@@ -22,8 +22,8 @@ func listOrder(t *testing.T, bucket objectstore.Bucket) {
 		"seg/00000000000000000010-00000000000000000020-0000000002-aa.seg",
 	}
 	keys := append([]string{
-		"a!", "a-/x", "a-b/c", "a.d", "a/!", "a/-/y", "a/b", "a/c/d", "a/c-d", "a/c0", "a0/z", "a~", "b", "seg-2/x", "seg.2/x",
-		"seg2", "Z",
+		"a!", "a-/x", "a-b/c", "a.d", "a/!", "a/-/y", "a/b", "a/c/d", "a/c-d", "a/c0", "a0/z", "a~", "b",
+		"seg-2/x", "seg.2/x", "seg2", "Z",
 	}, segments...)
 	putMany(t, bucket, keys)
 	sorted := slices.Sorted(slices.Values(keys))
