@@ -1,0 +1,202 @@
+package firn
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	pebblevfs "github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/firnlog/firn/broker/admin"
+	"github.com/firnlog/firn/broker/replica"
+	"github.com/firnlog/firn/broker/server"
+	"github.com/firnlog/firn/broker/storage"
+	"github.com/firnlog/firn/internal/network"
+	"github.com/firnlog/firn/internal/vfs"
+	"github.com/firnlog/firn/metastore"
+	"github.com/firnlog/firn/metastore/state"
+	"github.com/firnlog/firn/retention"
+	"github.com/firnlog/firn/tiering"
+	"github.com/firnlog/firn/tiering/objectstore"
+)
+
+// Dependencies are what a node touches of the world around it. Tests replace them; the zero value is the real thing.
+type Dependencies struct {
+	Logger *slog.Logger
+	// Registry takes the node's metrics; one node each.
+	Registry *prometheus.Registry
+	// FS holds the logs, and a directory bucket; PebbleFS the metadata.
+	FS       vfs.FS
+	PebbleFS pebblevfs.FS
+	Network  network.Network
+	// Bucket takes the place of what Config.ObjectStore names.
+	Bucket objectstore.Bucket
+}
+
+func (d Dependencies) withDefaults() Dependencies {
+	if d.Logger == nil {
+		d.Logger = slog.New(slog.DiscardHandler)
+	}
+	if d.Registry == nil {
+		d.Registry = prometheus.NewRegistry()
+	}
+	if d.FS == nil {
+		d.FS = vfs.OS()
+	}
+	if d.PebbleFS == nil {
+		d.PebbleFS = pebblevfs.Default
+	}
+	if d.Network == nil {
+		d.Network = network.TCP()
+	}
+	return d
+}
+
+// Node is one running broker.
+type Node struct {
+	config Config
+	deps   Dependencies
+	logger *slog.Logger
+
+	state     *state.DB
+	meta      *metastore.Store
+	logs      *storage.Manager
+	bucket    objectstore.Bucket
+	tier      *tiering.Manager
+	replicas  *replica.Manager
+	retention *retention.Enforcer
+	server    *server.Server
+	admin     *admin.Server
+
+	address     string
+	httpAddress string
+	ready       atomic.Bool
+
+	// running are the parts that run, in the order in which they were started; closers what is given back at the end.
+	// Only Start and Stop, which do not overlap, use them.
+	running []*part
+	closers []closer
+	stop    sync.Once
+	stopErr error
+
+	failed chan struct{} // closed when a part has failed
+	fail   sync.Once
+	cause  error // why, to be read after failed
+}
+
+// part is a part of the node that runs on a goroutine of its own until it is told to stop.
+type part struct {
+	name   string
+	cancel context.CancelFunc
+	done   chan struct{}
+}
+
+// closer gives back something that does not run.
+type closer struct {
+	name  string
+	close func() error
+}
+
+// Start makes each part of a broker, hands it what it needs and runs it. It returns when the broker serves; ctx bounds
+// the start only. What was started is stopped again when something fails.
+func Start(ctx context.Context, cfg Config, deps Dependencies) (*Node, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	deps = deps.withDefaults()
+	n := &Node{config: cfg, deps: deps, logger: deps.Logger, failed: make(chan struct{})}
+	begun := time.Now()
+	for _, step := range []func(context.Context) error{
+		n.openMetadata, n.openLogs, n.openTier, n.openReplicas, n.openServers,
+	} {
+		if err := step(ctx); err != nil {
+			return nil, errors.Join(err, n.Stop(context.WithoutCancel(ctx)))
+		}
+	}
+	n.ready.Store(true)
+	n.logger.Info("broker is ready", "node", n.config.NodeID, "kafka", n.address, "http", n.httpAddress,
+		"took", time.Since(begun).Round(time.Millisecond))
+	return n, nil
+}
+
+// Addr is the HOST:PORT where clients connect.
+func (n *Node) Addr() string { return n.address }
+
+// HTTPAddr is the HOST:PORT of metrics, health and the JSON API.
+func (n *Node) HTTPAddr() string { return n.httpAddress }
+
+// Failed is closed when a part has failed and the node must stop; Stop then returns why.
+func (n *Node) Failed() <-chan struct{} { return n.failed }
+
+// Ready says why the node cannot serve, or nil.
+func (n *Node) Ready() error {
+	select {
+	case <-n.failed:
+		return n.cause
+	default:
+	}
+	if !n.ready.Load() {
+		return errors.New("the node is starting or stopping")
+	}
+	return nil
+}
+
+// Stop stops the node cleanly: no new requests, those in flight finished, logs flushed, state checkpointed, locks
+// released. It returns what failed, of the parts while they ran or of the stop itself. A second call returns the same.
+func (n *Node) Stop(context.Context) error {
+	n.stop.Do(func() {
+		n.ready.Store(false)
+		if n.replicas != nil {
+			n.replicas.Drain()
+		}
+		var errs []error
+		for i := len(n.running) - 1; i >= 0; i-- {
+			n.running[i].cancel()
+			<-n.running[i].done
+		}
+		for i := len(n.closers) - 1; i >= 0; i-- {
+			if err := n.closers[i].close(); err != nil {
+				errs = append(errs, fmt.Errorf("close %s: %w", n.closers[i].name, err))
+			}
+		}
+		n.fail.Do(func() {}) // from here on nothing can fail
+		n.stopErr = errors.Join(append([]error{n.cause}, errs...)...)
+	})
+	return n.stopErr
+}
+
+// run starts a part. Its end before it was told to stop is the end of the node.
+func (n *Node) run(name string, run func(context.Context) error) {
+	ctx, cancel := context.WithCancel(context.Background())
+	p := &part{name: name, cancel: cancel, done: make(chan struct{})}
+	n.running = append(n.running, p)
+	go func() {
+		defer close(p.done)
+		err := run(ctx)
+		if err == nil && ctx.Err() == nil {
+			err = errors.New("it ended by itself")
+		}
+		if err != nil && !errors.Is(err, context.Canceled) {
+			n.failure(fmt.Errorf("%s: %w", name, err))
+		}
+	}()
+}
+
+// failure keeps the first failure and lets whoever waits for Failed know.
+func (n *Node) failure(err error) {
+	n.fail.Do(func() {
+		n.logger.Error("the node must stop", "err", err)
+		n.cause = err
+		close(n.failed)
+	})
+}
+
+// onClose registers what Stop gives back, after everything that was registered later.
+func (n *Node) onClose(name string, fn func() error) {
+	n.closers = append(n.closers, closer{name: name, close: fn})
+}

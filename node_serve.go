@@ -1,0 +1,181 @@
+package firn
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"strconv"
+
+	"github.com/prometheus/client_golang/prometheus/collectors"
+
+	"github.com/firnlog/firn/broker/admin"
+	"github.com/firnlog/firn/broker/api"
+	"github.com/firnlog/firn/broker/replica"
+	"github.com/firnlog/firn/broker/server"
+	"github.com/firnlog/firn/broker/storage"
+	"github.com/firnlog/firn/broker/txn"
+	"github.com/firnlog/firn/internal/config"
+	"github.com/firnlog/firn/internal/kafka"
+	"github.com/firnlog/firn/metastore/command"
+	"github.com/firnlog/firn/metastore/controller"
+	"github.com/firnlog/firn/metastore/image"
+	"github.com/firnlog/firn/tiering"
+	"github.com/firnlog/firn/tiering/segment"
+)
+
+// openTier opens the bucket and what moves history into it and reads it back. It begins to work once the partitions
+// are there.
+func (n *Node) openTier(ctx context.Context) error {
+	if err := n.openBucket(ctx); err != nil {
+		return err
+	}
+	tier := n.config.Tier
+	n.tier = tiering.New(tiering.Options{
+		Logger: n.logger, Registerer: n.deps.Registry,
+		BrokerID: n.config.NodeID, ClusterID: n.meta.Image().ClusterID,
+		Bucket: n.bucket, Metadata: n.meta, Garbage: n.meta, Logs: n.logs, Layers: n.layers,
+		Config: tiering.Config{
+			TaskInterval:      tier.TaskInterval,
+			UploadConcurrency: tier.UploadConcurrency,
+			UploadDeadline:    tier.UploadDeadline,
+			Reservation:       tier.Reservation,
+			Grace:             tier.Grace,
+			FetchConcurrency:  tier.FetchConcurrency,
+			FetchQueue:        tier.FetchQueue,
+			FetchMemoryBytes:  tier.FetchMemoryBytes,
+			ReadAheadBytes:    tier.ReadAheadBytes,
+		},
+		Events: &tiering.Events{
+			SegmentCommitted: func(tp kafka.TopicPartition, _ command.SegmentEntry) { n.retention.Wake(tp) },
+		},
+	})
+	return nil
+}
+
+// storageEvents let the parts above the logs follow what happens in them.
+func (n *Node) storageEvents() *storage.Events {
+	return &storage.Events{
+		SegmentRolled: func(tp kafka.TopicPartition, baseOffset int64) {
+			if n.tier != nil {
+				n.tier.SegmentRolled(tp, baseOffset)
+			}
+		},
+		DirectoryFailed: func(string, error) {
+			if n.replicas != nil {
+				n.replicas.WakeAll()
+			}
+		},
+	}
+}
+
+// openReplicas registers the broker and begins to follow the metadata: from here on partitions exist.
+func (n *Node) openReplicas(context.Context) error {
+	n.replicas = replica.NewManager(replica.Options{
+		BrokerID: n.config.NodeID, Logs: n.logs, Remote: n.tier, Logger: n.logger,
+		FlushPolicy:          n.flushPolicy(),
+		HeaderOnlyValidation: n.config.Log.HeaderOnlyValidation,
+		RemoteFetchMaxWait:   n.config.Tier.FetchMaxWait,
+		Layers:               n.layers,
+		Committed:            n.tier.Advanced,
+	})
+	n.retention = n.newRetention()
+	n.meta.Watch(n.replicas.Apply)
+	n.meta.Watch(n.tier.Apply)
+	n.run("tiering", n.tier.Run)
+	n.run("retention", n.retention.Run)
+	return nil
+}
+
+// openServers opens the listeners, tells the cluster how to reach them, and serves.
+func (n *Node) openServers(ctx context.Context) error {
+	handlers := api.New(n.apiOptions())
+	n.server = server.New(n.logger, n.deps.Registry, n.deps.Network, n.config.Server, handlers.Dispatch)
+	address, err := n.server.Listen(ctx, n.config.Listener.Name, n.config.Listener.Address)
+	if err != nil {
+		return err
+	}
+	n.address = address.String()
+	httpListener, err := n.deps.Network.Listen(ctx, n.config.HTTPListener)
+	if err != nil {
+		return errors.Join(fmt.Errorf("firn.http.listener: %w", err), n.server.Close())
+	}
+	n.httpAddress = httpListener.Addr().String()
+	if err := n.register(ctx, address); err != nil {
+		return errors.Join(err, n.server.Close(), httpListener.Close())
+	}
+	n.deps.Registry.MustRegister(collectors.NewGoCollector(),
+		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	n.admin = admin.New(admin.Options{
+		Logger: n.logger, Gatherer: n.deps.Registry, Metadata: n.meta, Logs: n.logs.Log,
+		ObjectKey: n.objectKey, Ready: n.Ready, Profiles: n.config.PProf,
+	})
+	n.run("HTTP", func(ctx context.Context) error { return n.admin.Run(ctx, httpListener) })
+	n.run("server", n.server.Run)
+	return nil
+}
+
+func (n *Node) apiOptions() api.Options {
+	return api.Options{
+		Logger: n.logger, Metadata: n.meta, Replicas: n.replicas, Placement: controller.Placement{},
+		ProducerIDs: txn.NewProducerIDs(n.producerIDBlock), BrokerID: n.config.NodeID, Layers: n.layers,
+		DefaultPartitions:        n.config.Topics.DefaultPartitions,
+		DefaultReplicationFactor: n.config.Topics.DefaultReplicationFactor,
+		DeleteTopicEnable:        n.config.Topics.DeleteEnable,
+		FetchMaxBytes:            n.config.Fetch.MaxBytes,
+		FetchSessionSlots:        n.config.Fetch.SessionSlots,
+		RemoteListOffsetsTimeout: n.config.Tier.ListOffsetsTimeout,
+	}
+}
+
+// producerIDBlockSize is how many producer ids one command of the metastore hands out.
+const producerIDBlockSize = 1000
+
+func (n *Node) producerIDBlock(ctx context.Context) (first, end int64, err error) {
+	result, err := n.meta.Propose(ctx, command.AllocateProducerIDs{
+		Broker: n.config.NodeID, Count: producerIDBlockSize,
+	})
+	if err != nil {
+		return 0, 0, err
+	}
+	block := result.(command.ProducerIDBlock)
+	return block.First, block.End, nil
+}
+
+// register makes the broker known, with the address that clients shall use. Where none is advertised the host stays
+// empty: each client is told the address that it has reached.
+func (n *Node) register(ctx context.Context, listening net.Addr) error {
+	endpoint := command.Endpoint{Name: n.config.Listener.Name, Protocol: "PLAINTEXT"}
+	if advertised := n.config.Advertised; advertised != nil {
+		endpoint.Host, endpoint.Port = advertised.Host, advertised.Port
+	} else if _, port, err := net.SplitHostPort(listening.String()); err == nil {
+		number, _ := strconv.ParseInt(port, 10, 32)
+		endpoint.Port = int32(number)
+	}
+	registration := command.RegisterBroker{
+		ID: n.config.NodeID, Incarnation: newID(), Listeners: []command.Endpoint{endpoint},
+	}
+	if n.config.Rack != "" {
+		registration.Rack = &n.config.Rack
+	}
+	for _, dir := range n.logs.Directories() {
+		registration.Directories = append(registration.Directories, dir.ID)
+	}
+	if _, err := n.meta.Propose(ctx, registration); err != nil {
+		return fmt.Errorf("register the broker: %w", err)
+	}
+	return nil
+}
+
+// logConfig is what the log of a topic's partitions needs of its settings.
+func (n *Node) logConfig(img *image.Image, topic *image.Topic) storage.Config {
+	cfg, err := config.ResolveTopic(topic.Configs, n.layers(img).Lookup)
+	if err != nil {
+		cfg, _ = config.ResolveTopic(nil, n.layers(img).Lookup) // the replica manager says so when it takes the topic over
+	}
+	return replica.LogConfig(&cfg)
+}
+
+func (n *Node) objectKey(tp kafka.TopicIDPartition, entry command.SegmentEntry) string {
+	return segment.KeyOf(n.meta.Image().ClusterID, tp, entry).String()
+}
