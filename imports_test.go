@@ -76,6 +76,8 @@ var imports = []importRow{
 	{
 		packages: "tiering/...",
 		may:      "broker/storage broker/record metastore/image metastore/command tiering/...",
+		// Its tests copy real logs, by commits of a real metastore.
+		testsMay: "metastore metastore/state",
 		never:    pebbleAndRaft + " " + buckets + " net os",
 	},
 
@@ -187,6 +189,29 @@ func TestTextsNameNoMachineAndNoUnfinishedWork(t *testing.T) {
 		for number, line := range strings.Split(string(text), "\n") {
 			if found := foreign.FindString(line); found != "" {
 				t.Errorf("%s:%d: %q", name, number+1, found)
+			}
+		}
+	})
+}
+
+// A page that says which test holds a rule must not outlive the test.
+func TestPagesNameTestsThatExist(t *testing.T) {
+	exists := map[string]bool{}
+	for _, file := range sourceFiles(t) {
+		for _, decl := range file.syntax.Decls {
+			if function, ok := decl.(*ast.FuncDecl); ok {
+				exists[function.Name.Name] = true
+			}
+		}
+	}
+	named := regexp.MustCompile(`\b(?:Test|Fuzz|Benchmark)[A-Z0-9]\w+`)
+	eachFile(t, func(name string, text []byte) {
+		if path.Ext(name) != ".md" {
+			return
+		}
+		for _, test := range named.FindAllString(string(text), -1) {
+			if !exists[test] {
+				t.Errorf("%s names %s, which does not exist", name, test)
 			}
 		}
 	})
