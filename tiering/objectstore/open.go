@@ -156,7 +156,8 @@ func (s *Store) openS3(ctx context.Context, location *url.URL, transport http.Ro
 		endpoint = "of Amazon"
 	}
 	s.label = s.s3.name()
-	s.place = fmt.Sprintf("s3://%s/%s (endpoint %s, region %s)", s3Config.Bucket, s.folder, endpoint, s3Config.Region)
+	s.place = fmt.Sprintf("%s (endpoint %s, region %s)", strings.TrimSuffix(s.label+"/"+s.folder, "/"), endpoint,
+		s3Config.Region)
 	return s.s3, nil
 }
 

@@ -29,7 +29,8 @@ func kindOfCode(code string) error {
 	switch code {
 	case codeNoSuchKey, "NotFound":
 		return ErrNotFound
-	case "AccessDenied", "InvalidAccessKeyId", "SignatureDoesNotMatch", "AccountProblem", "AllAccessDisabled":
+	case "AccessDenied", "InvalidAccessKeyId", "SignatureDoesNotMatch", "AccountProblem", "AllAccessDisabled",
+		"XAdminUserNotFound": // versitygw's answer, with status 404, to an access key that it does not know
 		return ErrDenied
 	case "ExpiredToken", "ExpiredTokenException", "TokenRefreshRequired", "RequestExpired", "RequestTimeTooSkewed",
 		"SlowDown", "SlowDownRead", "SlowDownWrite", "InternalError", "ServiceUnavailable", "RequestTimeout", "Throttling",
@@ -166,7 +167,7 @@ func isMissingKey(err error) bool {
 	return statusOf(err) == http.StatusNotFound && code != codeNoSuchBucket
 }
 
-var expectedRegion = regexp.MustCompile(`expecting '([a-z0-9-]+)'`)
+var expectedRegion = regexp.MustCompile(`expecting ['"]([a-z0-9-]+)['"]`)
 
 // explainRegion adds which region the store expects, where it says so.
 func (s *S3) explainRegion(result *Error, err error, code string) {

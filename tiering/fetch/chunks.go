@@ -1,0 +1,233 @@
+package fetch
+
+import (
+	"container/list"
+	"context"
+	"fmt"
+	"sync"
+
+	"github.com/firnlog/firn/internal/invariant"
+	"github.com/firnlog/firn/internal/kafka"
+	"github.com/firnlog/firn/tiering/segment"
+)
+
+// maxChunkBytes is how much is read at once. Ranges of 4 MiB reach three quarters of a store's throughput, and a reader
+// of one record does not pay for much more than it wants.
+const maxChunkBytes = 4 << 20
+
+// chunkBytesOf is the size of an object's chunks: whole numbers of what has a checksum.
+func chunkBytesOf(tail *segment.Tail) int64 {
+	return max(maxChunkBytes/tail.ChunkBytes*tail.ChunkBytes, tail.ChunkBytes)
+}
+
+// chunkID names a chunk for ever, since an upload id does.
+type chunkID struct {
+	upload kafka.UUID
+	index  int64
+}
+
+// chunk is a part of an object's data, in memory or on its way.
+type chunk struct {
+	id    chunkID
+	size  int64
+	ready chan struct{} // closed when the next two are set
+	data  []byte
+	err   error
+
+	// The fields below are guarded by chunks.mu.
+
+	place    *list.Element // in order of use; nil while it is on its way and when it has been evicted
+	ticket   *ticket       // while it is on its way
+	reserved bool          // its size counts
+	ahead    bool          // it was read ahead, and nobody has asked for it yet
+	holders  int
+}
+
+// chunks is a bounded cache. Memory is reserved before a download begins. Evicted chunks that somebody still holds are
+// the holder's memory; it ends with the answer they are part of.
+type chunks struct {
+	reader *Reader
+	limit  int64 // bytes
+
+	mu         sync.Mutex // guards the fields below
+	known      map[chunkID]*chunk
+	used       *list.List // loaded chunks, the least recently used first
+	bytes      int64      // loaded or being downloaded
+	aheadBytes int64      // of chunks that were read ahead and that nobody has asked for yet
+}
+
+func (c *chunks) init(reader *Reader, limit int64) {
+	c.reader, c.limit = reader, limit
+	c.known, c.used = map[chunkID]*chunk{}, list.New()
+}
+
+// acquire gives a chunk to somebody who waits for it until it is ready, and who releases it. The download begins at
+// once if nobody else has begun it.
+func (c *chunks) acquire(o *object, index int64) *chunk {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	wanted, found := c.known[chunkID{o.entry.UploadID, index}]
+	if found {
+		c.reader.metrics.hits.Inc()
+	} else {
+		wanted = c.load(o, index, true)
+	}
+	if wanted.ticket != nil {
+		c.reader.slots.urge(wanted.ticket)
+	}
+	c.take(wanted)
+	return wanted
+}
+
+// peek is acquire for somebody who does not wait: nil if the chunk is not there.
+func (c *chunks) peek(o *object, index int64) *chunk {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	known, found := c.known[chunkID{o.entry.UploadID, index}]
+	if !found || known.place == nil {
+		return nil
+	}
+	c.reader.metrics.hits.Inc()
+	c.take(known)
+	return known
+}
+
+// take needs mu.
+func (c *chunks) take(wanted *chunk) {
+	if wanted.ahead {
+		wanted.ahead = false
+		c.aheadBytes -= wanted.size
+	}
+	if wanted.place != nil {
+		c.used.MoveToBack(wanted.place)
+	}
+	if wanted.holders++; wanted.holders == 1 {
+		c.reader.metrics.held.Add(float64(wanted.size))
+	}
+}
+
+func (c *chunks) release(held *chunk) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	held.holders--
+	invariant.Check(held.holders >= 0, "chunk %d of upload %s is released more often than acquired",
+		held.id.index, held.id.upload)
+	if held.holders == 0 {
+		c.reader.metrics.held.Sub(float64(held.size))
+	}
+}
+
+// readAhead begins a download that nobody waits for yet, unless what has been read ahead and not asked for fills half
+// of the cache: more would evict itself.
+func (c *chunks) readAhead(o *object, index int64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if _, found := c.known[chunkID{o.entry.UploadID, index}]; found {
+		return
+	}
+	size := o.chunkSize(index)
+	if c.aheadBytes+size > c.limit/2 {
+		return
+	}
+	c.aheadBytes += size
+	c.load(o, index, false).ahead = true
+}
+
+// load begins a download; it needs mu.
+func (c *chunks) load(o *object, index int64, urgent bool) *chunk {
+	next := &chunk{
+		id: chunkID{o.entry.UploadID, index}, size: o.chunkSize(index), ready: make(chan struct{}),
+		ticket: c.reader.slots.enter(urgent),
+	}
+	c.known[next.id] = next
+	c.reader.work.Go(func() {
+		defer close(next.ready)
+		next.data, next.err = c.download(o, next)
+		c.settle(next)
+	})
+	return next
+}
+
+func (c *chunks) download(o *object, next *chunk) ([]byte, error) {
+	ctx, leave, err := c.reader.await(next.ticket)
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
+	c.reserve(next)
+	data := make([]byte, next.size)
+	position := next.id.index * o.chunkBytes
+	for attempt := 1; ; attempt++ {
+		c.reader.metrics.gets.WithLabelValues("chunk").Inc()
+		if _, err := c.reader.options.Bucket.Get(ctx, o.key, position, data); err != nil {
+			return nil, fmt.Errorf("chunk %d of %s: %w", next.id.index, o.key, err)
+		}
+		err := o.tail.VerifyChunks(position, data)
+		if err == nil {
+			return data, nil
+		}
+		if attempt == maxVerifyAttempts {
+			c.reader.metrics.corrupt.Inc()
+			return nil, fmt.Errorf("chunk %d of %s: %w", next.id.index, o.key, err)
+		}
+	}
+}
+
+// maxVerifyAttempts is how often a chunk is read that does not fit its checksums: what was damaged on the way comes
+// right the second time, what is damaged in the bucket does not.
+const maxVerifyAttempts = 2
+
+// reserve makes room for a download that begins.
+func (c *chunks) reserve(next *chunk) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for c.bytes+next.size > c.limit && c.used.Len() > 0 {
+		c.evict(c.used.Front().Value.(*chunk))
+	}
+	next.reserved = true
+	c.bytes += next.size
+	c.reader.metrics.cached.Set(float64(c.bytes))
+}
+
+// evict needs mu.
+func (c *chunks) evict(old *chunk) {
+	c.used.Remove(old.place)
+	old.place = nil
+	delete(c.known, old.id)
+	c.bytes -= old.size
+	if old.ahead {
+		old.ahead = false
+		c.aheadBytes -= old.size
+		c.reader.metrics.wasted.Inc()
+	}
+}
+
+// settle takes in what has arrived, or forgets what has failed so that the next reader tries again.
+func (c *chunks) settle(arrived *chunk) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	arrived.ticket = nil
+	if arrived.err == nil {
+		arrived.place = c.used.PushBack(arrived)
+		return
+	}
+	delete(c.known, arrived.id)
+	if arrived.reserved {
+		c.bytes -= arrived.size
+		c.reader.metrics.cached.Set(float64(c.bytes))
+	}
+	if arrived.ahead {
+		arrived.ahead = false
+		c.aheadBytes -= arrived.size
+	}
+}
+
+// wait waits until a chunk is there.
+func (c *chunk) wait(ctx context.Context) error {
+	select {
+	case <-c.ready:
+		return c.err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}

@@ -1,0 +1,218 @@
+package fetch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/firnlog/firn/broker/record"
+	"github.com/firnlog/firn/broker/storage"
+	"github.com/firnlog/firn/internal/kafka"
+	"github.com/firnlog/firn/metastore/command"
+	"github.com/firnlog/firn/tiering/manifest"
+	"github.com/firnlog/firn/tiering/objectstore"
+	"github.com/firnlog/firn/tiering/segment"
+)
+
+// headEntry is a segment object with its key.
+type headEntry struct {
+	entry command.SegmentEntry
+	key   string
+}
+
+func (r *Reader) headEntry(tp kafka.TopicIDPartition, entries manifest.Entries, index int) headEntry {
+	return headEntry{entry: entries[index], key: segment.KeyOf(r.options.ClusterID, tp, entries[index]).String()}
+}
+
+// withHead calls use with the manifest. If that misses an object, the manifest is read once more: retention may have
+// been faster. An object that is missing although the manifest has it is lost.
+func (r *Reader) withHead(tp kafka.TopicIDPartition, use func(*head) error) error {
+	for attempt := 1; ; attempt++ {
+		known, err := r.heads.get(tp)
+		if err != nil {
+			return err
+		}
+		err = use(known)
+		if !errors.Is(err, objectstore.ErrNotFound) {
+			return err
+		}
+		if attempt > 1 {
+			r.metrics.missing.Inc()
+			return err
+		}
+		r.heads.drop(tp)
+	}
+}
+
+// read finds the batches that answer a request. Where a segment ends without a batch at or after the offset, the next
+// one goes on, and after the last remote one the local log does: a reader always gets on (TI-04).
+func (r *Reader) read(ctx context.Context, tp kafka.TopicIDPartition, req storage.RemoteReadRequest) (
+	result storage.RemoteReadResult, err error,
+) {
+	offset := req.Offset
+	err = r.withHead(tp, func(known *head) error {
+		for {
+			if offset >= req.UpTo {
+				result = empty(req)
+				return nil
+			}
+			index, err := known.find(offset)
+			if errors.Is(err, errPastEnd) && offset > req.Offset {
+				result, err = r.readLocal(tp, req, offset)
+				return err
+			}
+			if err != nil {
+				return err
+			}
+			result, err = r.readSegment(ctx, tp, known, index, offset, req)
+			if !errors.Is(err, errHole) {
+				return err
+			}
+			offset = known.entries[index].EndOffset
+		}
+	})
+	return result, err
+}
+
+func empty(req storage.RemoteReadRequest) storage.RemoteReadResult {
+	return storage.RemoteReadResult{FirstOffset: req.Offset, NextOffset: req.Offset, Release: func() {}}
+}
+
+var (
+	// errHole: the segment answers for the offset but has no batch at or after it.
+	errHole = errors.New("no batch at or after the offset")
+	// errPastEnd: the offset is not remote.
+	errPastEnd = errors.New("the offset is past the remote end")
+)
+
+// find is the index of the segment that answers for an offset. Only below the start is an offset out of range.
+func (h *head) find(offset int64) (int, error) {
+	if offset < h.start {
+		return 0, fmt.Errorf("offset %d is below the log start offset %d: %w", offset, h.start, kafka.OffsetOutOfRange)
+	}
+	index, ok := h.entries.Find(offset)
+	switch {
+	case ok:
+		return index, nil
+	case index == len(h.entries):
+		return 0, fmt.Errorf("offset %d: %w %d", offset, errPastEnd, h.end)
+	}
+	// The entries are newer than the start: it has moved past the offset just now.
+	return 0, fmt.Errorf("offset %d is in no segment any more: %w", offset, kafka.KafkaStorageError)
+}
+
+func (r *Reader) readSegment(ctx context.Context, tp kafka.TopicIDPartition, known *head, index int, offset int64,
+	req storage.RemoteReadRequest,
+) (storage.RemoteReadResult, error) {
+	o, err := r.open(ctx, r.headEntry(tp, known.entries, index))
+	if err != nil {
+		return storage.RemoteReadResult{}, err
+	}
+	var keep *chunk
+	defer func() { o.close(keep) }()
+	first, err := o.seek(ctx, o.tail.Position(offset), offset)
+	if err != nil {
+		return storage.RemoteReadResult{}, err
+	}
+	if first.header.NextOffset() > req.UpTo || first.size > int64(req.MaxBytes) && !req.AtLeastOne {
+		return empty(req), nil
+	}
+	last, err := o.extend(ctx, first, req)
+	if err != nil {
+		return storage.RemoteReadResult{}, err
+	}
+	data, from, err := o.bytes(ctx, first.position, last.end()-first.position)
+	if err != nil {
+		return storage.RemoteReadResult{}, err
+	}
+	result := storage.RemoteReadResult{
+		Data: data, FirstOffset: first.header.BaseOffset(), NextOffset: last.header.NextOffset(),
+	}
+	result.Release, keep = r.holding(from, int64(len(data))), from
+	r.readOn(tp, known, index, o, req.Offset, result.NextOffset, last.end())
+	return result, nil
+}
+
+// holding gives back what an answer lies in: a chunk, or a copy that only counts.
+func (r *Reader) holding(from *chunk, size int64) func() {
+	if from != nil {
+		return func() { r.chunks.release(from) }
+	}
+	r.metrics.held.Add(float64(size))
+	return func() { r.metrics.held.Sub(float64(size)) }
+}
+
+// seek finds the first batch that ends after an offset, from a position on at which a batch begins.
+func (o *object) seek(ctx context.Context, position, offset int64) (batchAt, error) {
+	for position < o.tail.DataBytes {
+		at, err := o.header(ctx, position)
+		if err != nil {
+			return at, err
+		}
+		if at.header.NextOffset() > offset {
+			return at, nil
+		}
+		position = at.end()
+	}
+	return batchAt{}, fmt.Errorf("offset %d in %s: %w", offset, o.key, errHole)
+}
+
+// extend finds the last batch that an answer may have which begins with first. It does not wait for more chunks: what
+// is there is answered now. An answer has no more than a chunk's worth, so that what readers hold is bounded.
+func (o *object) extend(ctx context.Context, first batchAt, req storage.RemoteReadRequest) (batchAt, error) {
+	end := min(first.position+min(int64(req.MaxBytes), o.chunkBytes), o.tail.DataBytes)
+	last := first
+	if err := o.load(ctx, first.position, first.size); err != nil {
+		return last, err
+	}
+	for {
+		position := last.end()
+		if position >= end || !o.has(position, min(o.tail.DataBytes-position, record.HeaderSize)) {
+			return last, nil
+		}
+		next, err := o.header(ctx, position)
+		if err != nil {
+			return last, err
+		}
+		if next.end() > end || next.header.NextOffset() > req.UpTo || !o.has(position, next.size) {
+			return last, nil
+		}
+		last = next
+	}
+}
+
+// readLocal reads on in the local log, where the remote part has ended in a hole. The replica has sent the reader here
+// because its offset is not local; the next one with a batch is.
+func (r *Reader) readLocal(tp kafka.TopicIDPartition, req storage.RemoteReadRequest, offset int64) (
+	storage.RemoteReadResult, error,
+) {
+	log, err := r.options.Local(tp)
+	if err != nil {
+		return storage.RemoteReadResult{}, err
+	}
+	found, err := log.Read(storage.ReadRequest{
+		Offset: offset, MaxBytes: min(req.MaxBytes, maxChunkBytes), AtLeastOne: req.AtLeastOne, UpTo: req.UpTo,
+	})
+	if err != nil {
+		return storage.RemoteReadResult{}, err
+	}
+	if found.Size == 0 {
+		return empty(req), nil
+	}
+	defer found.Region.Release()
+	data := make([]byte, found.Size)
+	if n, err := found.Region.ReadAt(data, 0); n < len(data) {
+		return storage.RemoteReadResult{}, fmt.Errorf("read %d bytes of the local log: %w", len(data), noEOF(err))
+	}
+	return storage.RemoteReadResult{
+		Data: data, FirstOffset: found.FirstOffset, NextOffset: found.NextOffset, Release: r.holding(nil, int64(len(data))),
+	}, nil
+}
+
+func noEOF(err error) error {
+	if err == nil || err == io.EOF {
+		return io.ErrUnexpectedEOF
+	}
+	return err
+}

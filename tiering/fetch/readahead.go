@@ -1,0 +1,106 @@
+package fetch
+
+import (
+	"sync"
+
+	"github.com/firnlog/firn/internal/kafka"
+)
+
+// stream is a reader that goes through a partition in order. Readers have no names: one is known by the offset at which
+// it goes on.
+type stream struct {
+	last   int64 // the offset it asked for last: it may ask again, if the answer came too late for it
+	next   int64 // the offset it will ask for if it goes on
+	at     chunkID
+	window int64 // bytes to be read ahead of it
+}
+
+// readAhead keeps track of streams.
+type readAhead struct {
+	limit int64 // bytes ahead of one stream
+
+	mu      sync.Mutex                          // guards the field below
+	streams map[kafka.TopicIDPartition][]stream // the least recently used first
+}
+
+const (
+	// maxStreams bounds the readers that are told apart in one partition. One that is forgotten begins anew.
+	maxStreams = 8
+	// maxStreamPartitions bounds the partitions with streams; beyond it any one goes.
+	maxStreamPartitions = 4096
+)
+
+func (a *readAhead) init(limit int64) {
+	a.limit, a.streams = limit, map[kafka.TopicIDPartition][]stream{}
+}
+
+// note takes down that a reader was answered [offset, next), up to the chunk at, and tells how many bytes from there on
+// should be read ahead of it. That is nothing on the first read: most look-ups of single records end with it. Each
+// chunk that it enters while it goes on in order doubles the window.
+func (a *readAhead) note(tp kafka.TopicIDPartition, offset, next int64, at chunkID) (bytes int64) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	known, s := a.take(tp, offset)
+	switch {
+	case s.next == offset && s.window == 0:
+		s.window = min(maxChunkBytes, a.limit)
+	case s.next == offset && s.at != at:
+		s.window = min(2*s.window, a.limit)
+	}
+	s.last, s.next, s.at = offset, next, at
+	if len(known) == 0 && len(a.streams) >= maxStreamPartitions {
+		for some := range a.streams {
+			delete(a.streams, some)
+			break
+		}
+	}
+	a.streams[tp] = append(known, s)
+	return s.window
+}
+
+// take removes the stream that an offset belongs to, or makes one, for whose sake the oldest may go.
+func (a *readAhead) take(tp kafka.TopicIDPartition, offset int64) (others []stream, s stream) {
+	known := a.streams[tp]
+	for i, s := range known {
+		if s.next == offset || s.last == offset {
+			return append(known[:i], known[i+1:]...), s
+		}
+	}
+	if len(known) == maxStreams {
+		known = append(known[:0], known[1:]...)
+	}
+	return known, stream{next: -1}
+}
+
+// maxChunksAhead bounds how many chunks one read has fetched ahead of it: small segments are many to the window.
+const maxChunksAhead = 32
+
+// readOn reads ahead of a reader whose answer from segment index ended at a position, across segment borders.
+func (r *Reader) readOn(tp kafka.TopicIDPartition, known *head, index int, o *object, offset, next, position int64) {
+	at := o.index(position - 1)
+	left := r.ahead.note(tp, offset, next, chunkID{o.entry.UploadID, at})
+	budget := maxChunksAhead
+	for at++; left > 0 && budget > 0 && at*o.chunkBytes < o.tail.DataBytes; at++ {
+		r.chunks.readAhead(o, at)
+		left -= o.chunkSize(at)
+		budget--
+	}
+	for index++; left > 0 && budget > 0 && index < len(known.entries); index++ {
+		entry := r.headEntry(tp, known.entries, index)
+		bytes := min(left, entry.entry.DataBytes)
+		r.work.Go(func() { r.readAheadIn(entry, bytes) })
+		left -= entry.entry.DataBytes
+		budget -= 1 + int(bytes/maxChunkBytes)
+	}
+}
+
+// readAheadIn reads the first bytes of a segment ahead. What fails here fails again when somebody asks for it.
+func (r *Reader) readAheadIn(entry headEntry, bytes int64) {
+	o, err := r.open(r.background(), entry)
+	if err != nil {
+		return
+	}
+	for at := int64(0); at*o.chunkBytes < min(bytes, o.tail.DataBytes); at++ {
+		r.chunks.readAhead(o, at)
+	}
+}

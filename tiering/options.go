@@ -1,0 +1,98 @@
+package tiering
+
+import (
+	"context"
+	"crypto/rand"
+	"log/slog"
+	mathrand "math/rand/v2"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/firnlog/firn/broker/storage"
+	"github.com/firnlog/firn/internal/config"
+	"github.com/firnlog/firn/internal/kafka"
+	"github.com/firnlog/firn/metastore/command"
+	"github.com/firnlog/firn/metastore/image"
+	"github.com/firnlog/firn/tiering/gc"
+	"github.com/firnlog/firn/tiering/objectstore"
+)
+
+// Metadata is the cluster's metadata as the tier needs it; metastore.Store is one.
+type Metadata interface {
+	Image() *image.Image
+	// Propose has a command applied. Its result is visible in Image and HeadEntries once it has returned.
+	Propose(ctx context.Context, cmd command.Command) (any, error)
+	HeadEntries(tp kafka.TopicIDPartition) ([]command.SegmentEntry, error)
+	ElapsedMs() int64
+}
+
+// Logs are the broker's local logs; storage.Manager has them.
+type Logs interface {
+	Log(tp kafka.TopicPartition) (*storage.Log, error)
+}
+
+// Options are what a Manager is made of.
+type Options struct {
+	Logger     *slog.Logger
+	Registerer prometheus.Registerer // nil registers nothing
+	BrokerID   kafka.BrokerID
+	ClusterID  kafka.UUID
+	Bucket     objectstore.Bucket
+	Metadata   Metadata
+	Garbage    gc.Source // what may be deleted from the bucket; metastore.Store knows
+	Logs       Logs
+	// Layers are the broker's settings below those of a topic.
+	Layers func(*image.Image) config.BrokerLayers
+	Config Config
+	Events *Events // nil: nobody wants to know
+	// NewUploadID draws a random id; nil draws from the system's generator. Random spreads retries; nil is seeded by it.
+	NewUploadID func() kafka.UUID
+	Random      *mathrand.Rand
+}
+
+// Config are the settings of the tier; the root package says what they are called.
+type Config struct {
+	TaskInterval      time.Duration // between two looks at what to copy, when nothing happens
+	UploadConcurrency int           // uploads at a time
+	UploadDeadline    time.Duration // of one upload
+	Reservation       time.Duration // of an upload id; longer than UploadDeadline
+	Grace             time.Duration // from the removal of an object's last reference to that of the object
+	FetchConcurrency  int           // requests to the bucket at a time, for reads
+	FetchQueue        int           // reads that may wait
+	FetchMemoryBytes  int64         // what has been read and is kept, or is being read
+	ReadAheadBytes    int64         // ahead of one reader
+}
+
+// Events are told of what the tier does; each func is optional and must not block.
+type Events struct {
+	// SegmentUploaded: the object is in the bucket and not yet part of the log.
+	SegmentUploaded func(tp kafka.TopicPartition, entry command.SegmentEntry)
+	// SegmentCommitted: the object is part of the log, so that local copies of it may go.
+	SegmentCommitted func(tp kafka.TopicPartition, entry command.SegmentEntry)
+	// UploadFailed: it will be tried again. The base offset is −1 if it was not about one segment.
+	UploadFailed func(tp kafka.TopicPartition, baseOffset int64, err error)
+	// ObjectDeleted: an object that no log referred to any more has been removed.
+	ObjectDeleted func(key string)
+}
+
+func (o Options) withDefaults() Options {
+	if o.Events == nil {
+		o.Events = &Events{}
+	}
+	if o.NewUploadID == nil {
+		o.NewUploadID = randomID
+	}
+	if o.Random == nil {
+		var seed [32]byte
+		_, _ = rand.Read(seed[:]) // never fails, as crypto/rand says
+		o.Random = mathrand.New(mathrand.NewChaCha8(seed))
+	}
+	return o
+}
+
+func randomID() kafka.UUID {
+	var id kafka.UUID
+	_, _ = rand.Read(id[:])
+	return id
+}

@@ -1,0 +1,39 @@
+package upload
+
+import "github.com/prometheus/client_golang/prometheus"
+
+type metrics struct {
+	bytes      *prometheus.CounterVec
+	requests   *prometheus.CounterVec
+	errors     *prometheus.CounterVec
+	seconds    prometheus.Histogram
+	inFlight   prometheus.Gauge
+	stuck      prometheus.Counter
+	lastCommit prometheus.Gauge
+}
+
+func newMetrics(registerer prometheus.Registerer) metrics {
+	perTopic := func(name, help string) *prometheus.CounterVec {
+		return prometheus.NewCounterVec(
+			prometheus.CounterOpts{Name: "kafka_server_brokertopicmetrics_" + name, Help: help}, []string{"topic"})
+	}
+	m := metrics{
+		bytes:    perTopic("remotecopybytes_total", "Bytes of the objects that became part of the log."),
+		requests: perTopic("remotecopyrequests_total", "Attempts to copy a segment to the object store."),
+		errors:   perTopic("remotecopyerrors_total", "What failed while copying segments, and will be tried again."),
+		seconds: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name: "firn_tier_upload_seconds", Help: "How long it takes to copy one segment.",
+			Buckets: prometheus.ExponentialBuckets(0.01, 4, 8),
+		}),
+		inFlight: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "firn_tier_uploads_in_flight", Help: "Uploads under way."}),
+		stuck: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "firn_tier_uploads_stuck_total", Help: "Uploads that did not end although their deadline was over."}),
+		lastCommit: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "firn_tier_last_commit_seconds", Help: "When the last object became part of a log, in Unix time."}),
+	}
+	if registerer != nil {
+		registerer.MustRegister(m.bytes, m.requests, m.errors, m.seconds, m.inFlight, m.stuck, m.lastCommit)
+	}
+	return m
+}

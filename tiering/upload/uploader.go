@@ -1,0 +1,130 @@
+package upload
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/firnlog/firn/broker/storage"
+	"github.com/firnlog/firn/internal/kafka"
+	"github.com/firnlog/firn/metastore/command"
+	"github.com/firnlog/firn/metastore/image"
+	"github.com/firnlog/firn/tiering/objectstore"
+	"github.com/firnlog/firn/tiering/segment"
+)
+
+// Metadata is the cluster's metadata as uploads need it.
+type Metadata interface {
+	Image() *image.Image
+	// Propose has a command applied. Its result is visible in Image and HeadEntries once it has returned.
+	Propose(ctx context.Context, cmd command.Command) (any, error)
+	HeadEntries(tp kafka.TopicIDPartition) ([]command.SegmentEntry, error)
+	ElapsedMs() int64
+}
+
+// Events are told of what uploads do; each func is optional and must not block.
+type Events struct {
+	// Uploaded: the object is in the bucket and not yet part of the log.
+	Uploaded func(tp kafka.TopicPartition, entry command.SegmentEntry)
+	// Committed: the object is part of the log, so that local copies of it may go.
+	Committed func(tp kafka.TopicPartition, entry command.SegmentEntry)
+	// Failed: an upload will be tried again.
+	Failed func(tp kafka.TopicPartition, baseOffset int64, err error)
+}
+
+// Options are what all tasks of a broker share.
+type Options struct {
+	Logger      *slog.Logger
+	Registerer  prometheus.Registerer // nil registers nothing
+	ClusterID   kafka.UUID
+	Bucket      objectstore.Bucket
+	Metadata    Metadata
+	Logs        func(tp kafka.TopicPartition) (*storage.Log, error)
+	NewUploadID func() kafka.UUID // random: an id is never drawn twice
+	Events      Events
+
+	Interval    time.Duration // between two looks when nothing happens
+	Concurrency int           // uploads at a time, of all partitions
+	Deadline    time.Duration // of one upload
+	Reservation time.Duration // of an upload id; longer than Deadline
+}
+
+// Uploader makes the tasks of a broker and bounds what they do together.
+type Uploader struct {
+	options Options
+	metrics metrics
+	slots   chan struct{} // holds a token for each upload under way
+}
+
+// New makes an uploader. It runs nothing: tasks do.
+func New(options Options) *Uploader {
+	return &Uploader{
+		options: options,
+		metrics: newMetrics(options.Registerer),
+		slots:   make(chan struct{}, max(options.Concurrency, 1)),
+	}
+}
+
+// NewTask makes the task of a partition. random spreads its retries.
+func (u *Uploader) NewTask(partition Partition, settings Settings, random *rand.Rand) *Task {
+	t := &Task{uploader: u, options: &u.options, partition: partition, random: random, wake: make(chan struct{}, 1)}
+	t.reserved.init(t)
+	t.settings.Store(&settings)
+	return t
+}
+
+// errStuck: the store neither finished nor gave up.
+var errStuck = errors.New("the object store has not answered long after the deadline")
+
+// stuckAfter is how long a put may take to notice that its deadline is over.
+const stuckAfter = 10 * time.Second
+
+// source is a segment on its way: what is put, and what gives back the segment and the slot.
+type source struct {
+	object  *segment.Object
+	release func()
+	free    func()
+}
+
+// put stores the object. Whatever the store does, put returns soon after ctx has ended; a put that hangs keeps its
+// source and its slot until it returns, so that hanging ones cannot pile up.
+func (u *Uploader) put(ctx context.Context, s source) error {
+	done := make(chan error, 1)
+	go func() { // ends with the put, which ctx ends; who does not wait for it any more has said so
+		defer s.free()
+		defer s.release()
+		key := s.object.Tail.Key().String()
+		done <- u.options.Bucket.Put(ctx, key, s.object, s.object.Size(),
+			objectstore.PutOptions{CRC32C: s.object.CRC32C(), HasCRC32C: true})
+	}()
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+	}
+	late := time.NewTimer(stuckAfter)
+	defer late.Stop()
+	select {
+	case err := <-done:
+		return err
+	case <-late.C:
+		u.metrics.stuck.Inc()
+		return fmt.Errorf("put %s: %w", s.object.Tail.Key(), errStuck)
+	}
+}
+
+// acquire waits for a slot.
+func (u *Uploader) acquire(ctx context.Context) (free func(), err error) {
+	select {
+	case u.slots <- struct{}{}:
+		u.metrics.inFlight.Inc()
+		return func() { u.metrics.inFlight.Dec(); <-u.slots }, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
