@@ -17,6 +17,13 @@ var (
 	testID    = kafka.TopicID{1, 2, 3}
 )
 
+// tb is what the helpers need of a test, be it one of testing or of rapid.
+type tb interface {
+	Helper()
+	Fatal(args ...any)
+	Fatalf(format string, args ...any)
+}
+
 // disk is what survives a restart: files and state database.
 type disk struct {
 	fs    vfs.FS
@@ -26,7 +33,7 @@ type disk struct {
 func newDisk() *disk { return &disk{fs: vfs.NewMem(), store: newMemoryStore()} }
 
 // start opens a manager whose only topic is testTopic.
-func (d *disk) start(t testing.TB, config Config, change ...func(*ManagerOptions)) (*Manager, LoadResult) {
+func (d *disk) start(t tb, config Config, change ...func(*ManagerOptions)) (*Manager, LoadResult) {
 	t.Helper()
 	opts := ManagerOptions{
 		FS: d.fs, Dirs: []Directory{{Path: "data/log"}}, Store: d.store, SyncStore: d.store.sync,
@@ -47,7 +54,7 @@ func (d *disk) start(t testing.TB, config Config, change ...func(*ManagerOptions
 	return m, result
 }
 
-func (d *disk) open(t testing.TB, config Config, change ...func(*ManagerOptions)) (*Manager, *Log) {
+func (d *disk) open(t tb, config Config, change ...func(*ManagerOptions)) (*Manager, *Log) {
 	t.Helper()
 	m, _ := d.start(t, config, change...)
 	l, err := m.Create(testTopic, testID, config)
@@ -72,7 +79,7 @@ func batchOf(n int, ts int64, opts ...appendOpt) record.Batch {
 	return b.Build()
 }
 
-func appendBatch(t testing.TB, l *Log, batch record.Batch, epoch kafka.LeaderEpoch, now int64) AppendInfo {
+func appendBatch(t tb, l *Log, batch record.Batch, epoch kafka.LeaderEpoch, now int64) AppendInfo {
 	t.Helper()
 	info, err := tryAppend(l, batch, epoch, now)
 	if err != nil {
@@ -90,7 +97,7 @@ func tryAppend(l *Log, batch record.Batch, epoch kafka.LeaderEpoch, now int64) (
 }
 
 // readAll returns the bytes of the log from an offset to its end.
-func readAll(t testing.TB, l *Log, offset int64) []byte {
+func readAll(t tb, l *Log, offset int64) []byte {
 	t.Helper()
 	var all []byte
 	for offset < l.EndOffset() {
@@ -108,7 +115,7 @@ func readAll(t testing.TB, l *Log, offset int64) []byte {
 	return all
 }
 
-func regionBytes(t testing.TB, region vfs.Region) []byte {
+func regionBytes(t tb, region vfs.Region) []byte {
 	t.Helper()
 	data := make([]byte, region.Size())
 	if n, err := region.ReadAt(data, 0); n < len(data) {
