@@ -55,10 +55,9 @@ func TestRetentionTakesWholeSegmentsFromTheFront(t *testing.T) {
 			func(_ manifest.Entries, limits *manifest.Limits) { limits.RetentionBytes = 201 }, manifest.Expiry{}},
 		{"size takes a segment as soon as the rest reaches the limit",
 			func(_ manifest.Entries, limits *manifest.Limits) { limits.RetentionBytes = 200 }, manifest.Expiry{BySize: 1}},
-		{"local bytes above the remote end count",
-			func(_ manifest.Entries, limits *manifest.Limits) {
-				limits.RetentionBytes, limits.LocalBytes = 200, 199
-			}, manifest.Expiry{BySize: 2}},
+		{"local bytes above the remote end count", func(_ manifest.Entries, limits *manifest.Limits) {
+			limits.RetentionBytes, limits.LocalBytes = 200, 199
+		}, manifest.Expiry{BySize: 2}},
 		{"TI-02 nothing goes while the total is under the limit",
 			func(_ manifest.Entries, limits *manifest.Limits) {
 				limits.RetentionBytes, limits.LocalBytes = 1000, 600

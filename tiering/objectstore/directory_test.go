@@ -106,6 +106,60 @@ func TestDirectoryFailsAsAStoreDoesWhenTheDiskFails(t *testing.T) {
 	}
 }
 
+// TestEachFileOperationOfADirectoryMayFail lets every single file operation of a few writes fail in turn. A write that
+// failed has happened whole or not at all, one that succeeded has happened, and the bucket goes on working.
+func TestEachFileOperationOfADirectoryMayFail(t *testing.T) {
+	for failing := 1; ; failing++ {
+		if failed := failOneOperation(t, failing); failed == "" {
+			if failing < 30 {
+				t.Errorf("the writes made only %d file operations", failing-1)
+			}
+			return
+		}
+	}
+}
+
+// failOneOperation tells which operation failed; none if there were fewer.
+func failOneOperation(t *testing.T, failing int) (failed string) {
+	mem, operation := vfs.NewMem(), -1000 // opening is not what is tested
+	bucket := openDirectory(t, vfs.NewFaulty(mem, func(op vfs.Op) error {
+		if operation++; operation != failing {
+			return nil
+		}
+		failed = op.String()
+		return errors.New("injected")
+	}), "bucket")
+	reader := openDirectory(t, mem, "bucket")
+	operation = 0
+	put := func(key, text string) error {
+		return bucket.Put(t.Context(), key, strings.NewReader(text), int64(len(text)), objectstore.PutOptions{})
+	}
+	writes := []struct {
+		key, text string // "" is absence
+		write     func(key, text string) error
+	}{
+		{"a/b/c", "first", put},
+		{"a/b/c", "second", put},
+		{"a/claim", "mine", func(key, text string) error {
+			_, err := bucket.PutIfAbsent(t.Context(), key, []byte(text))
+			return err
+		}},
+		{"a/b/c", "", func(key, _ string) error { return bucket.Delete(t.Context(), key) }},
+		{"a/b/d", "third", put},
+	}
+	for i, step := range writes {
+		before := readText(t, reader, step.key)
+		err := step.write(step.key, step.text)
+		if err != nil && !errors.Is(err, objectstore.ErrUnavailable) {
+			t.Errorf("write %d with %s failing: %v", i, failed, err)
+		}
+		if after := readText(t, reader, step.key); after != step.text && (err == nil || after != before) {
+			t.Errorf("write %d with %s failing: %v, and %s holds %q", i, failed, err, step.key, after)
+		}
+	}
+	return failed
+}
+
 // TestDirectorySurvivesCrashes writes, replaces and deletes from several goroutines in shared folders, cuts the power
 // before file operations chosen by the seed, and holds what is found then against what had been acknowledged.
 func TestDirectorySurvivesCrashes(t *testing.T) {
