@@ -2,7 +2,6 @@ package firn
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"github.com/firnlog/firn/broker/replica"
@@ -39,8 +38,6 @@ type retainedLog struct {
 	partition *replica.Partition
 }
 
-var errTierUnknown = errors.New("its remote part is not known yet")
-
 // View implements retention.Log. A topic with remote storage whose tier state is not there yet is left alone: without
 // knowing what is remote nothing may go.
 func (r *retainedLog) View() (retention.View, error) {
@@ -51,7 +48,7 @@ func (r *retainedLog) View() (retention.View, error) {
 	cfg := r.partition.Config()
 	tier := r.tier()
 	if cfg.RemoteStorageEnable && tier == nil {
-		return retention.View{}, errTierUnknown
+		return retention.View{}, retention.ErrUnknown
 	}
 	view := retention.View{
 		LogStart: log.LogStartOffset(), HighWatermark: log.HighWatermark(), KeepsAll: !cfg.CleanupDelete,

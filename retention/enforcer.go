@@ -2,6 +2,7 @@ package retention
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"sync"
@@ -11,6 +12,10 @@ import (
 
 	"github.com/firnlog/firn/internal/kafka"
 )
+
+// ErrUnknown says that what a log holds is not known yet. It is the way of things for a moment after a start, so nobody
+// is told; the log is left alone.
+var ErrUnknown = errors.New("what the log holds is not known yet")
 
 // Log is a log as retention needs it.
 type Log interface {
@@ -95,7 +100,7 @@ func (e *Enforcer) Run(ctx context.Context) error {
 			if ctx.Err() != nil {
 				return nil
 			}
-			if err := e.enforce(ctx, tp); err != nil {
+			if err := e.enforce(ctx, tp); err != nil && !errors.Is(err, ErrUnknown) {
 				e.metrics.failures.Inc()
 				e.options.Logger.Warn("retention left a log alone, the next run tries again",
 					"partition", tp.String(), "err", err)
