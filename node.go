@@ -147,27 +147,47 @@ func (n *Node) Ready() error {
 }
 
 // Stop stops the node cleanly: no new requests, those in flight finished, logs flushed, state checkpointed, locks
-// released. It returns what failed, of the parts while they ran or of the stop itself. A second call returns the same.
-func (n *Node) Stop(context.Context) error {
+// released. It returns what failed, of the parts while they ran or of the stop itself. When ctx ends first it gives up
+// and leaves the rest to the end of the process, which is then like a crash. A second call returns the same.
+func (n *Node) Stop(ctx context.Context) error {
 	n.stop.Do(func() {
 		n.ready.Store(false)
 		if n.replicas != nil {
 			n.replicas.Drain()
 		}
-		var errs []error
-		for i := len(n.running) - 1; i >= 0; i-- {
-			n.running[i].cancel()
-			<-n.running[i].done
-		}
-		for i := len(n.closers) - 1; i >= 0; i-- {
-			if err := n.closers[i].close(); err != nil {
-				errs = append(errs, fmt.Errorf("close %s: %w", n.closers[i].name, err))
-			}
+		err := n.stopParts(ctx)
+		if err == nil {
+			err = n.closeAll()
 		}
 		n.fail.Do(func() {}) // from here on nothing can fail
-		n.stopErr = errors.Join(append([]error{n.cause}, errs...)...)
+		n.stopErr = errors.Join(n.cause, err)
 	})
 	return n.stopErr
+}
+
+// stopParts stops what runs, the last started first.
+func (n *Node) stopParts(ctx context.Context) error {
+	for i := len(n.running) - 1; i >= 0; i-- {
+		p := n.running[i]
+		p.cancel()
+		select {
+		case <-p.done:
+		case <-ctx.Done():
+			return fmt.Errorf("%s did not stop in time: %w", p.name, ctx.Err())
+		}
+	}
+	return nil
+}
+
+// closeAll gives back what does not run, the last opened first.
+func (n *Node) closeAll() error {
+	var errs []error
+	for i := len(n.closers) - 1; i >= 0; i-- {
+		if err := n.closers[i].close(); err != nil {
+			errs = append(errs, fmt.Errorf("close %s: %w", n.closers[i].name, err))
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // run starts a part. Its end before it was told to stop is the end of the node.
