@@ -58,15 +58,11 @@ type SegmentFiles struct {
 	TimeIndex   []byte
 }
 
-// SegmentFiles opens a sealed segment for upload.
+// SegmentFiles opens a sealed segment for upload. The log start may lie inside it, or even above it for a moment.
 func (l *Log) SegmentFiles(baseOffset int64) (SegmentFiles, error) {
-	view, err := l.viewAt(baseOffset)
+	view, err := l.sealedView(baseOffset)
 	if err != nil {
 		return SegmentFiles{}, err
-	}
-	if view.segment.baseOffset != baseOffset || view.nextBase < 0 {
-		return SegmentFiles{}, fmt.Errorf("%s has no sealed segment with base offset %d: %w",
-			l.topicPartition, baseOffset, kafka.OffsetOutOfRange)
 	}
 	if err := view.acquire(); err != nil {
 		return SegmentFiles{}, l.readError(view.segment, err)
@@ -79,6 +75,21 @@ func (l *Log) SegmentFiles(baseOffset int64) (SegmentFiles, error) {
 	}
 	files.Data = vfs.NewRegion(view.file, 0, view.size, view.segment)
 	return files, nil
+}
+
+// sealedView finds a sealed segment by its base offset.
+func (l *Log) sealedView(baseOffset int64) (segmentView, error) {
+	if err := l.Err(); err != nil {
+		return segmentView{}, err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	at := l.segmentIndex(baseOffset)
+	if l.closed || at < 0 || at == len(l.segments)-1 || l.segments[at].baseOffset != baseOffset {
+		return segmentView{}, fmt.Errorf("%s has no sealed segment with base offset %d: %w",
+			l.topicPartition, baseOffset, kafka.OffsetOutOfRange)
+	}
+	return l.viewOf(at), nil
 }
 
 func (v *segmentView) copyIndexes() (files SegmentFiles, err error) {
