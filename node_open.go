@@ -133,7 +133,7 @@ func (n *Node) openLogs(ctx context.Context) error {
 		n.logger.Error("a partition is offline", "partition", offline.TopicPartition.String(), "err", offline.Err)
 	}
 	n.run("logs", n.logs.Run)
-	if loaded.Clean {
+	if loaded.Clean || n.meta.Image().TopicCount() == 0 {
 		return nil
 	}
 	n.logger.Info("the last stop was not a clean one: every partition begins a new leader epoch")
