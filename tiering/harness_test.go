@@ -164,9 +164,10 @@ func start(t testing.TB, d *disks, s setup) *broker {
 	b.meta.Watch(b.watch)
 	b.meta.Watch(b.tier.Apply)
 	b.run(ctx, b.tier.Run)
+	isNew := len(b.meta.Image().Brokers) == 0
 	b.propose(command.RegisterBroker{ID: testBroker, Directories: []kafka.UUID{b.logs.Directories()[0].ID}})
-	if _, found := b.meta.Image().TopicByID(testTopic); !found {
-		b.createTopic(testTopic, "events", 1)
+	if isNew {
+		b.createTopic(testTopic, events.Topic, 1)
 	}
 	b.settle()
 	t.Cleanup(func() {
