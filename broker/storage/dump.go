@@ -110,8 +110,8 @@ func (e DumpedTime) String() string {
 // String prints the entry in one line, in the words of Kafka's dump tool.
 func (e SnapshotEntry) String() string {
 	return fmt.Sprintf("producerId: %d producerEpoch: %d coordinatorEpoch: %d currentTxnFirstOffset: %d "+
-		"lastTimestamp: %d lastSequence: %d lastOffset: %d offsetDelta: %d", e.ProducerID, e.ProducerEpoch, e.CoordinatorEpoch,
-		e.TxnFirstOffset, e.Timestamp, e.LastSequence, e.LastOffset, e.OffsetDelta)
+		"lastTimestamp: %d lastSequence: %d lastOffset: %d offsetDelta: %d", e.ProducerID, e.ProducerEpoch,
+		e.CoordinatorEpoch, e.TxnFirstOffset, e.Timestamp, e.LastSequence, e.LastOffset, e.OffsetDelta)
 }
 
 // String prints the entry in one line.

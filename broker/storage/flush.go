@@ -94,8 +94,8 @@ func (l *Log) planFlush() (flushWork, error) {
 	}
 	work := flushWork{endOffset: l.endOffset.Load(), states: slices.Clone(l.pendingStates)}
 	work.syncFolder, work.syncParent = l.folderUnsynced, l.parentUnsynced
-	work.needed = !l.closed && (l.closing || work.endOffset > l.flushedOffset.Load() || l.epochsUnwritten ||
-		l.folderUnsynced || len(l.pendingStates) > 0)
+	work.needed = !l.closed && (work.endOffset > l.flushedOffset.Load() || l.epochsUnwritten || l.folderUnsynced ||
+		len(l.pendingStates) > 0 || l.closing && l.active().indexes.unwritten() > 0)
 	if !work.needed {
 		return work, nil
 	}
@@ -108,7 +108,8 @@ func (l *Log) planFlush() (flushWork, error) {
 			file:    segment.file,
 			sealed:  segment.state.Sealed,
 			indexes: *segment.indexes,
-			writes:  segment.state.Sealed || l.closing || segment.indexes.unwritten() >= minIndexWrite,
+			writes: segment.state.Sealed || segment.indexes.unwritten() >= minIndexWrite ||
+				l.closing && segment.indexes.unwritten() > 0,
 		})
 	}
 	l.epochsUnwritten, l.folderUnsynced, l.parentUnsynced, l.flushScheduled = false, false, false, false

@@ -159,8 +159,10 @@ func TestDecodersRefuseWhatIsNotTheirs(t *testing.T) {
 			t.Errorf("a leader epoch file that is %s is taken for %v", name, entries)
 		}
 	}
-	for _, text := range []string{"", "version: 1\ntopic_id: AAAAAAAAAAAAAAAAAAAAAA", "version: 0", "version: 0\ntopic_id: x",
-		"version: 0\nid: AAAAAAAAAAAAAAAAAAAAAA"} {
+	for _, text := range []string{
+		"", "version: 1\ntopic_id: AAAAAAAAAAAAAAAAAAAAAA", "version: 0", "version: 0\ntopic_id: x",
+		"version: 0\nid: AAAAAAAAAAAAAAAAAAAAAA",
+	} {
 		if id, err := parsePartitionMetadata([]byte(text)); err == nil {
 			t.Errorf("partition metadata %q is taken for %v", text, id)
 		}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"runtime/debug"
 
 	"github.com/firnlog/firn/internal/vfs"
@@ -58,6 +59,9 @@ func (s *segment) mapIndexes() (*indexMaps, error) {
 func (s *segment) mapIndex(suffix string, size int) (*vfs.Mapping, error) {
 	name := s.path(suffix)
 	file, err := s.env.fs.Open(name)
+	if size == 0 && errors.Is(err, fs.ErrNotExist) {
+		return &vfs.Mapping{}, nil // an active segment without entries has had none to write
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -76,6 +76,10 @@ func (l *Log) close() error {
 // not at the base of a segment are of no use any more.
 func (l *Log) saveNewestProducers() error {
 	l.mu.Lock()
+	if l.endOffset.Load() == l.segments[0].baseOffset {
+		l.mu.Unlock()
+		return nil // nothing would have to be read
+	}
 	newest := l.pendingStateOf(l.active(), l.producers, l.endOffset.Load()).producers
 	bases := map[int64]bool{newest.Offset: true}
 	for _, s := range l.segments {

@@ -17,14 +17,14 @@ import (
 func TestDirectoryOfAnotherOwnerIsRefused(t *testing.T) {
 	owner := Owner{ClusterID: kafka.UUID{1}, NodeID: 1}
 	for name, c := range map[string]struct {
-		dir   Directory
+		id    kafka.UUID
 		owner Owner
 		want  string
 	}{
-		"the same owner":    {dir: Directory{Path: "log"}, owner: owner},
-		"another cluster":   {dir: Directory{Path: "log"}, owner: Owner{ClusterID: kafka.UUID{2}, NodeID: 1}, want: "belongs to cluster"},
-		"another node":      {dir: Directory{Path: "log"}, owner: Owner{ClusterID: kafka.UUID{1}, NodeID: 2}, want: "set node.id=1"},
-		"another directory": {dir: Directory{Path: "log", ID: kafka.UUID{9}}, owner: owner, want: "should be"},
+		"the same owner":    {owner: owner},
+		"another cluster":   {owner: Owner{ClusterID: kafka.UUID{2}, NodeID: 1}, want: "belongs to cluster"},
+		"another node":      {owner: Owner{ClusterID: kafka.UUID{1}, NodeID: 2}, want: "set node.id=1"},
+		"another directory": {id: kafka.UUID{9}, owner: owner, want: "should be"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			mem := vfs.NewMem()
@@ -36,7 +36,7 @@ func TestDirectoryOfAnotherOwnerIsRefused(t *testing.T) {
 			if err := first.Close(); err != nil {
 				t.Fatal(err)
 			}
-			opts.Dirs, opts.Owner = []Directory{c.dir}, c.owner
+			opts.Dirs, opts.Owner = []Directory{{Path: "log", ID: c.id}}, c.owner
 			second, err := NewManager(opts)
 			if c.want == "" {
 				if err != nil {

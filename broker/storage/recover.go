@@ -245,9 +245,8 @@ func (r *recovery) checkEnd() error {
 func (r *recovery) openSegment(file segmentFile, isLast bool) (bad *CorruptError, err error) {
 	l := r.log
 	s := newSegment(l.env, l.folder, file.baseOffset, l.config.IndexIntervalBytes)
-	state, known := r.states[file.baseOffset]
-	flushed := state.Sealed && state.EndOffset <= r.saved.FlushedOffset && !isLast
-	if known && state.Size == file.size && (r.clean || flushed) && r.scanned == len(r.opened) {
+	state, trusted := r.trust(file, isLast)
+	if trusted && r.scanned == len(r.opened) {
 		s.state = state
 		s.offsetEntries.Store(state.OffsetEntries)
 		s.timeEntries.Store(state.TimeEntries)
@@ -260,6 +259,16 @@ func (r *recovery) openSegment(file segmentFile, isLast bool) (bad *CorruptError
 	}
 	r.opened = append(r.opened, s)
 	return r.scanSegment(s, file.size)
+}
+
+// trust tells whether a file need not be read, and what it holds then.
+func (r *recovery) trust(file segmentFile, isLast bool) (segmentState, bool) {
+	if r.clean && isLast && file.size == 0 {
+		return emptyState(file.baseOffset), true
+	}
+	state, known := r.states[file.baseOffset]
+	flushed := state.Sealed && state.EndOffset <= r.saved.FlushedOffset && !isLast
+	return state, known && state.Size == file.size && (r.clean || flushed)
 }
 
 // openActive makes the last segment of a clean log writable. Its indexes are read, or made anew if they do not fit.

@@ -186,7 +186,7 @@ func (r *recovery) firstEpoch(s *segment) (kafka.LeaderEpoch, error) {
 // loadProducers starts from the newest checkpoint that fits the log and reads the headers behind it.
 func (r *recovery) loadProducers() error {
 	l := r.log
-	state, err := l.restoreProducers(r.end, r.now)
+	state, err := l.restoreProducers(l.segments[0].baseOffset, r.end, r.now)
 	if err != nil {
 		return err
 	}
@@ -216,42 +216,60 @@ func (l *Log) pendingStateOf(s *segment, state *producerState, endOffset int64) 
 }
 
 // restoreProducers loads the newest checkpoint at or below an offset, and forgets those that are past it or of another
-// lineage: the state database never knows more than the log.
-func (l *Log) restoreProducers(endOffset, now int64) (*producerState, error) {
-	var best producerCheckpoint
-	var entries []SnapshotEntry
-	var stale [][]byte
-	found := false
-	err := l.env.store.Scan(l.keys.kind(producerKind), func(key, value []byte) error {
-		loaded, err := parseProducerCheckpoint(offsetOfKey(key), value)
-		if err != nil {
-			return err
-		}
-		if loaded.Offset > endOffset || loaded.Epoch != l.EpochAt(loaded.Offset-1) {
-			stale = append(stale, slices.Clone(key))
-			return nil
-		}
-		parsed, err := ParseProducerSnapshot(loaded.Snapshot)
-		if err != nil {
-			stale = append(stale, slices.Clone(key))
-			return nil
-		}
-		best, entries, found = loaded, parsed, true // keys come in order of their offsets
-		return nil
-	})
+// lineage: the state database never knows more than the log. One from before the first local segment is of no use,
+// since what followed it cannot be read; then any producer is unknown, and may go on with any sequence.
+func (l *Log) restoreProducers(firstLocal, endOffset, now int64) (*producerState, error) {
+	fitting, stale, err := l.producerCheckpoints(endOffset)
 	if err != nil {
 		return nil, err
 	}
-	for _, key := range stale {
-		if err := l.env.store.Delete(key); err != nil {
+	state := newProducerState(0, l.env.expireMs)
+	for _, offset := range slices.Backward(fitting) {
+		if offset < firstLocal {
+			break
+		}
+		entries, err := l.loadProducerCheckpoint(offset)
+		if err == nil {
+			state.restore(entries, offset, now)
+			break
+		}
+		l.env.logger.Warn("a producer checkpoint cannot be used", "partition", l.topicPartition.String(),
+			"offset", offset, "reason", err)
+		stale = append(stale, offset)
+	}
+	for _, offset := range stale {
+		if err := l.env.store.Delete(l.keys.at(producerKind, offset)); err != nil {
 			return nil, err
 		}
 	}
-	state := newProducerState(0, l.env.expireMs)
-	if found {
-		state.restore(entries, best.Offset, now)
-	}
 	return state, nil
+}
+
+// producerCheckpoints lists the offsets of those that fit a log that ends at an offset, ascending, and of the others.
+func (l *Log) producerCheckpoints(endOffset int64) (fitting, stale []int64, err error) {
+	err = l.env.store.Scan(l.keys.kind(producerKind), func(key, value []byte) error {
+		offset := offsetOfKey(key)
+		epoch, err := producerCheckpointEpoch(value)
+		if err != nil || offset > endOffset || epoch != l.EpochAt(offset-1) {
+			stale = append(stale, offset)
+		} else {
+			fitting = append(fitting, offset)
+		}
+		return nil
+	})
+	return fitting, stale, err
+}
+
+func (l *Log) loadProducerCheckpoint(offset int64) ([]SnapshotEntry, error) {
+	data, err := l.env.store.Get(l.keys.at(producerKind, offset))
+	if err != nil {
+		return nil, err
+	}
+	loaded, err := parseProducerCheckpoint(offset, data)
+	if err != nil {
+		return nil, err
+	}
+	return ParseProducerSnapshot(loaded.Snapshot)
 }
 
 // replayProducers takes in the batches of a segment that the state does not have yet.

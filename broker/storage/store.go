@@ -123,14 +123,23 @@ func (c producerCheckpoint) append(dst []byte) []byte {
 	return append(dst, c.Snapshot...)
 }
 
-func parseProducerCheckpoint(offset int64, data []byte) (producerCheckpoint, error) {
+// producerCheckpointEpoch looks at the header only.
+func producerCheckpointEpoch(data []byte) (kafka.LeaderEpoch, error) {
 	if len(data) < producerCheckpointHeader || data[0] != storeVersion {
-		return producerCheckpoint{}, fmt.Errorf("a producer checkpoint of %d bytes and version % x is not known",
+		return kafka.NoLeaderEpoch, fmt.Errorf("a producer checkpoint of %d bytes and version % x is not known",
 			len(data), data[:min(1, len(data))])
+	}
+	return kafka.LeaderEpoch(binary.BigEndian.Uint32(data[1:])), nil
+}
+
+func parseProducerCheckpoint(offset int64, data []byte) (producerCheckpoint, error) {
+	epoch, err := producerCheckpointEpoch(data)
+	if err != nil {
+		return producerCheckpoint{}, err
 	}
 	return producerCheckpoint{
 		Offset:   offset,
-		Epoch:    kafka.LeaderEpoch(binary.BigEndian.Uint32(data[1:])),
+		Epoch:    epoch,
 		Snapshot: append([]byte(nil), data[producerCheckpointHeader:]...),
 	}, nil
 }

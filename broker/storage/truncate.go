@@ -91,7 +91,7 @@ func (l *Log) planTruncate(offset int64) (*truncation, error) {
 	t.last.state.LastAppendedAt = view.segment.state.LastAppendedAt
 	l.mu.Unlock()
 	now := time.Now().UnixMilli()
-	if t.producers, err = l.restoreProducers(t.endOffset, now); err != nil {
+	if t.producers, err = l.restoreProducers(l.localStart.Load(), t.endOffset, now); err != nil {
 		return nil, err
 	}
 	for _, s := range append(segments, view.segment) {

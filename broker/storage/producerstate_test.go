@@ -1,0 +1,147 @@
+package storage
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/firnlog/firn/broker/record"
+	"github.com/firnlog/firn/internal/kafka"
+)
+
+func produced(id int64, epoch int16, sequence int32, records int) record.Batch {
+	return batchOf(records, 1000, func(o *record.BuilderOptions) {
+		o.ProducerID, o.ProducerEpoch, o.BaseSequence = id, epoch, sequence
+	})
+}
+
+func TestSequencesOfAProducer(t *testing.T) {
+	// Each word is epoch:sequence+records and what becomes of the batch: new, again (a duplicate), or an error code.
+	for name, batches := range map[string]string{
+		"in order":                          "0:0+3=new 0:3+2=new 0:5+1=new",
+		"a gap":                             "0:0+3=new 0:4+1=45",
+		"an overlap":                        "0:0+3=new 0:2+2=45",
+		"a retry":                           "0:0+3=new 0:0+3=again",
+		"a retry of another size":           "0:0+3=new 0:0+2=45",
+		"unknown, so any first sequence":    "0:77+3=new 0:80+3=new",
+		"a new epoch from 0":                "0:7+3=new 1:0+3=new 1:3+1=new",
+		"a new epoch from elsewhere":        "0:7+3=new 1:10+3=45",
+		"an old epoch":                      "1:0+3=new 0:3+3=47",
+		"a retry of the epoch before":       "0:0+3=new 1:0+3=new 0:0+3=47",
+		"the same sequences in a new epoch": "0:0+3=new 1:0+3=new 1:0+3=again",
+		"wrapped within a batch":            "0:2147483646+4=new 0:2+1=new",
+		"a retry of one that wrapped":       "0:2147483646+4=new 0:2147483646+4=again",
+		"wrapped between batches":           "0:2147483647+1=new 0:0+1=new 0:2147483647+1=again",
+		"wrapped to elsewhere":              "0:2147483647+1=new 0:1+1=45",
+		"five remembered, the sixth is not": "0:0+1=new 0:1+1=new 0:2+1=new 0:3+1=new 0:4+1=new 0:0+1=again " +
+			"0:5+1=new 0:0+1=45 0:1+1=again",
+		"refused ones leave no trace behind": "0:0+1=new 0:5+1=45 0:6+1=45 0:1+1=new",
+	} {
+		t.Run(name, func(t *testing.T) {
+			state, offset := newProducerState(0, 1000), int64(0)
+			for _, word := range strings.Fields(batches) {
+				var epoch int16
+				var sequence int32
+				var records int
+				var want string
+				if _, err := fmt.Sscanf(word, "%d:%d+%d=%s", &epoch, &sequence, &records, &want); err != nil {
+					t.Fatal(err)
+				}
+				batch := produced(9, epoch, sequence, records)
+				_, again, err := state.check(batch, 0)
+				got := "new"
+				switch {
+				case err != nil:
+					got = fmt.Sprint(int16(kafka.CodeOf(err)))
+				case again:
+					got = "again"
+				default:
+					batch.SetBaseOffset(offset)
+					offset = batch.NextOffset()
+					state.update(batch, 0)
+				}
+				if got != want {
+					t.Fatalf("%s is %s (%v)", word, got, err)
+				}
+			}
+		})
+	}
+}
+
+func TestLastStableOffsetWaitsForTheMarkerBelowTheHighWatermark(t *testing.T) {
+	d := newDisk()
+	m, l := d.open(t, Config{}, func(o *ManagerOptions) { o.Policy = FlushOS })
+	transactional := func(id int64, control bool) record.Batch {
+		return batchOf(1, 1000, func(o *record.BuilderOptions) {
+			o.ProducerID, o.ProducerEpoch, o.BaseSequence = id, 0, 0
+			o.Transactional, o.Control = true, control
+			if control {
+				o.BaseSequence = record.NoSequence
+			}
+		})
+	}
+	add := func(batch record.Batch) {
+		t.Helper()
+		summary := record.Summary{Count: 1, MaxTimestamp: batch.MaxTimestamp(), Size: len(batch)}
+		if _, err := l.Append(batch, summary, AppendOptions{LeaderEpoch: 0, AppendedAt: 1}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	expect := func(highWatermark, stable int64) {
+		t.Helper()
+		l.SetHighWatermark(highWatermark)
+		if got := l.LastStableOffset(); got != stable {
+			t.Fatalf("last stable offset %d at high watermark %d; wanted %d", got, highWatermark, stable)
+		}
+	}
+	add(batchOf(1, 1000))        // 0
+	add(transactional(1, false)) // 1
+	add(transactional(2, false)) // 2
+	add(batchOf(1, 1000))        // 3
+	expect(1, 1)
+	expect(4, 1)
+	add(transactional(1, true)) // 4 ends the transaction of producer 1
+	expect(4, 1)
+	expect(5, 2)
+	add(transactional(2, true)) // 5
+	expect(5, 2)
+	expect(6, 6)
+	add(transactional(3, false)) // 6
+	expect(7, 6)
+	if err := m.Close(); err != nil {
+		t.Fatal(err)
+	}
+	m, l = d.open(t, Config{}, func(o *ManagerOptions) { o.Policy = FlushOS })
+	if got := l.LastStableOffset(); got != 6 {
+		t.Fatalf("last stable offset %d after a restart", got)
+	}
+	if err := m.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestProducersOfALostRangeAreUnknown(t *testing.T) {
+	d := newDisk()
+	m, l := d.open(t, Config{})
+	for i := range 5 {
+		appendBatch(t, l, produced(1, 0, int32(i), 1), 0, 1)
+	}
+	if err := m.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := d.fs.Remove(segmentPath(scenarioFolder, 0, logSuffix)); err != nil {
+		t.Fatal(err)
+	}
+	m, l = d.open(t, Config{}, func(o *ManagerOptions) {
+		o.Remote = func(kafka.TopicIDPartition) (RemoteRange, bool) { return RemoteRange{EndOffset: 50}, true }
+	})
+	if l.EndOffset() != 50 {
+		t.Fatalf("the log ends at %d", l.EndOffset())
+	}
+	if info := appendBatch(t, l, produced(1, 0, 40, 1), 0, 1); info.BaseOffset != 50 {
+		t.Fatalf("%+v", info)
+	}
+	if err := m.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
