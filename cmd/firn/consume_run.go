@@ -45,8 +45,8 @@ func (c *consumeRequest) run(cmd *cobra.Command, brokers *brokerFlag, output rec
 		reading.isolation = kgo.ReadCommitted()
 	}
 	// Control records are kept, and not printed, because a log may end with one.
-	client, err := brokers.connect(cmd.Context(), kgo.ConsumePartitions(reading.begins()),
-		kgo.FetchMaxWait(fetchMaxWait), kgo.ConsumeResetOffset(kgo.NoResetOffset()), kgo.FetchIsolationLevel(reading.isolation), kgo.KeepControlRecords())
+	client, err := brokers.connect(cmd.Context(), kgo.ConsumePartitions(reading.begins()), kgo.FetchMaxWait(fetchMaxWait),
+		kgo.ConsumeResetOffset(kgo.NoResetOffset()), kgo.FetchIsolationLevel(reading.isolation), kgo.KeepControlRecords())
 	if err != nil {
 		return err
 	}

@@ -94,6 +94,7 @@ func TestAWrongCommandLineIsOneLineAndStatusTwo(t *testing.T) {
 		{"topic list --format yaml", `unknown format "yaml"`},
 		{"produce", "firn produce TOPIC"},
 		{"produce x --acks 2", "unknown --acks"},
+		{"produce x --timeout 0s", "must be positive"},
 		{"produce x -z brotli", "unknown --compression"},
 		{"produce x -K : -k key", "exclude each other"},
 		{"produce x -p 1 --repartition", "exclude each other"},

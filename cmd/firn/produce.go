@@ -62,7 +62,7 @@ func produceCommand() *cobra.Command {
 	flags.StringVarP(&request.compression, "compression", "z", "none", "none, gzip, snappy, lz4 or zstd")
 	flags.Int32Var(&request.maxBytes, "max-message-bytes", 0,
 		"largest batch before compression (default the topic's max.message.bytes)")
-	flags.DurationVar(&request.timeout, "timeout", 30*time.Second, "how long a record may take to be acknowledged")
+	flags.DurationVar(&request.timeout, "timeout", 30*time.Second, "give up when nothing is acknowledged for this long")
 	cmd.ValidArgsFunction = completeTopics(brokers, 1)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if request.format == formatHelp {
@@ -76,7 +76,11 @@ func produceCommand() *cobra.Command {
 
 // producerOptions checks what the command line says about the way records are sent.
 func (p *produceRequest) producerOptions() ([]kgo.Opt, error) {
-	options := []kgo.Opt{kgo.RecordDeliveryTimeout(p.timeout), kgo.MaxBufferedBytes(maxBufferedBytes)}
+	if p.timeout <= 0 {
+		return nil, errors.New("--timeout must be positive")
+	}
+	// There is no kgo.RecordDeliveryTimeout: it counts from a record's timestamp, which here may be years ago.
+	options := []kgo.Opt{kgo.RecordRetries(recordRetries), kgo.MaxBufferedBytes(maxBufferedBytes)}
 	switch p.acks {
 	case "all", "-1":
 		options = append(options, kgo.RequiredAcks(kgo.AllISRAcks()))
@@ -96,6 +100,10 @@ func (p *produceRequest) producerOptions() ([]kgo.Opt, error) {
 	}
 	return append(options, kgo.ProducerBatchCompression(codec)), nil
 }
+
+// recordRetries bounds how often the cluster may turn a record away with an error that could pass: with kgo's growing
+// waits that is about half a minute, and the error that comes then is the cluster's own.
+const recordRetries = 10
 
 // maxBufferedBytes bounds what waits in memory when standard input is faster than the cluster.
 const maxBufferedBytes = 256 << 20

@@ -91,9 +91,9 @@ func (p *produceRequest) run(cmd *cobra.Command, brokers *brokerFlag) error {
 	}
 	limit.Store(maxBytes)
 
-	delivery := &delivery{summary: produceSummary{Topic: p.topic}, stop: make(chan struct{})}
+	delivery := newDelivery(client, p.topic, p.timeout)
 	began := time.Now()
-	err = delivery.send(client, input, &defaults)
+	err = delivery.send(input, &defaults)
 	summary := delivery.summaryAfter(time.Since(began))
 	if p.format == formatJSON || p.format == formatJSONLines {
 		return errors.Join(err, writeJSON(cmd.ErrOrStderr(), &summary))
@@ -114,18 +114,33 @@ func (p *produceRequest) input(in io.Reader) (recordInput, error) {
 
 // delivery counts what the cluster has acknowledged and keeps the first failure.
 type delivery struct {
-	stop chan struct{} // closed at the first failure
+	client  *session
+	timeout time.Duration
+	stop    chan struct{} // closed at the first failure
 
-	mu      sync.Mutex // guards the fields below
-	summary produceSummary
-	failure error
+	mu          sync.Mutex // guards the fields below
+	summary     produceSummary
+	failure     error
+	outstanding int
+	stalled     *time.Timer // runs while anything is outstanding; each acknowledgement starts it anew
+}
+
+func newDelivery(client *session, topic string, timeout time.Duration) *delivery {
+	d := &delivery{client: client, timeout: timeout, stop: make(chan struct{}), summary: produceSummary{Topic: topic}}
+	d.stalled = time.AfterFunc(timeout, func() {
+		client.cancel(fmt.Errorf("the cluster has acknowledged nothing for %v; see its log, or raise --timeout", timeout))
+	})
+	d.stalled.Stop()
+	return d
 }
 
 // readAhead is how many records may wait between the reading of the input and kgo's buffer.
 const readAhead = 256
 
 // send passes the input to the client until it ends or a record fails, and waits for the acknowledgements.
-func (d *delivery) send(client *session, input recordInput, defaults *recordDefaults) error {
+func (d *delivery) send(input recordInput, defaults *recordDefaults) error {
+	defer d.stalled.Stop()
+	client := d.client
 	records := make(chan *kgo.Record, readAhead)
 	inputErr := make(chan error, 1)
 	done := make(chan struct{})
@@ -142,7 +157,7 @@ func (d *delivery) send(client *session, input recordInput, defaults *recordDefa
 				break
 			}
 			number++
-			d.produce(client, record, number)
+			d.produce(record, number)
 		case <-d.stop:
 			open = false
 		case <-client.ctx.Done():
@@ -180,10 +195,20 @@ func readRecords(input recordInput, defaults *recordDefaults, records chan<- *kg
 	}
 }
 
-func (d *delivery) produce(client *session, record *kgo.Record, number int64) {
-	client.Produce(client.ctx, record, func(record *kgo.Record, err error) {
+func (d *delivery) produce(record *kgo.Record, number int64) {
+	d.mu.Lock()
+	if d.outstanding++; d.outstanding == 1 {
+		d.stalled.Reset(d.timeout)
+	}
+	d.mu.Unlock()
+	d.client.Produce(d.client.ctx, record, func(record *kgo.Record, err error) {
 		d.mu.Lock()
 		defer d.mu.Unlock()
+		if d.outstanding--; d.outstanding == 0 {
+			d.stalled.Stop()
+		} else {
+			d.stalled.Reset(d.timeout)
+		}
 		if err == nil {
 			d.summary.Records++
 			d.summary.Bytes += int64(len(record.Key) + len(record.Value))

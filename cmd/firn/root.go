@@ -16,13 +16,15 @@ func rootCommand() *cobra.Command {
 		Long: "firn is a Kafka cluster to its clients, and keeps the history of its topics in object storage.\n" +
 			"`firn demo` shows what it does; `firn serve` runs a node on 127.0.0.1:9092.",
 	},
-		versionCommand(),
+		serveCommand(),
 		configCommand(),
+		demoCommand(),
 		topicCommand(),
 		produceCommand(),
 		consumeCommand(),
 		tierCommand(),
 		logCommand(),
+		versionCommand(),
 	)
 	// One line on stderr is all that a failure prints (main.go): no usage text that pushes it off the screen.
 	root.SilenceErrors = true

@@ -193,12 +193,11 @@ func TestBarsAreDrawnOnlyWhenSomebodyWatches(t *testing.T) {
 	for _, terminal := range []bool{false, true} {
 		var out bytes.Buffer
 		shown := (&display{out: &out, terminal: terminal}).begin()
-		if (shown.bars != nil) != terminal {
-			t.Errorf("terminal %v, bars %v", terminal, shown.bars != nil)
+		if (shown.progress != nil) != terminal {
+			t.Errorf("terminal %v, bars %v", terminal, shown.progress != nil)
 		}
 		progress := shown.bar("events", 10)
 		progress.set(5)
-		progress.stop()
 		shown.end()
 		if !terminal && out.Len() != 0 {
 			t.Errorf("printed %q", &out)

@@ -20,8 +20,8 @@ func (d *display) say(format string, args ...any) { fmt.Fprintf(d.out, format+"\
 
 // phase is a group of bars that fill at the same time.
 type phase struct {
-	display *display
-	bars    *mpb.Progress // nil when nobody watches
+	progress *mpb.Progress // nil when nobody watches
+	bars     []*mpb.Bar
 }
 
 const (
@@ -31,27 +31,34 @@ const (
 
 func (d *display) begin() *phase {
 	if !d.terminal {
-		return &phase{display: d}
+		return &phase{}
 	}
-	bars := mpb.New(mpb.WithOutput(d.out), mpb.WithWidth(barWidth), mpb.WithRefreshRate(refreshRate))
-	return &phase{display: d, bars: bars}
+	progress := mpb.New(mpb.WithOutput(d.out), mpb.WithWidth(barWidth), mpb.WithRefreshRate(refreshRate))
+	return &phase{progress: progress}
 }
 
 // bar adds a bar of total events.
 func (p *phase) bar(name string, total int) *bar {
-	if p.bars == nil {
+	if p.progress == nil {
 		return &bar{}
 	}
-	return &bar{shown: p.bars.AddBar(int64(total),
+	shown := p.progress.AddBar(int64(total),
 		mpb.PrependDecorators(decor.Name(name, decor.WCSyncSpaceR)),
-		mpb.AppendDecorators(decor.CountersNoUnit("%6d of %d events")))}
+		mpb.AppendDecorators(decor.CountersNoUnit("%6d of %d events")))
+	p.bars = append(p.bars, shown)
+	return &bar{shown: shown}
 }
 
-// end leaves the bars as they are and gives the terminal back.
+// end draws the bars as they are, for the last time, and gives the terminal back. Some end before their total: what is
+// left of them is not going to come.
 func (p *phase) end() {
-	if p.bars != nil {
-		p.bars.Shutdown()
+	if p.progress == nil {
+		return
 	}
+	for _, shown := range p.bars {
+		shown.Abort(false)
+	}
+	p.progress.Wait()
 }
 
 // bar is one measure of progress. Its methods do nothing when nobody watches.
@@ -60,12 +67,5 @@ type bar struct{ shown *mpb.Bar }
 func (b *bar) set(events int64) {
 	if b.shown != nil {
 		b.shown.SetCurrent(events)
-	}
-}
-
-// stop ends a bar before its total: what is left of it is not going to come.
-func (b *bar) stop() {
-	if b.shown != nil {
-		b.shown.Abort(false)
 	}
 }

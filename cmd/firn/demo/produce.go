@@ -100,8 +100,9 @@ func (s *show) produce(ctx context.Context, node Node, progress *bar) error {
 			case err == nil && record.Offset != int64(i) && failure == nil:
 				failure = fmt.Errorf("event %d was acknowledged at offset %d", i, record.Offset)
 			}
-			acknowledged++
-			progress.set(acknowledged)
+			if acknowledged++; acknowledged%drawnEvery == 0 || acknowledged == int64(len(s.events)) {
+				progress.set(acknowledged)
+			}
 		})
 	}
 	if err := client.Flush(ctx); err != nil {

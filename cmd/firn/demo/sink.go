@@ -34,8 +34,6 @@ func (s *sinking) watch(ctx context.Context) error {
 		s.remote.set(s.last.End)
 		s.dropped.set(s.last.LocalStart)
 		if s.sunk() {
-			s.remote.stop()
-			s.dropped.stop()
 			return nil
 		}
 		select {

@@ -12,7 +12,7 @@ func (s *Summary) WriteText(w io.Writer) error {
   events    %d (%s), all the same after both replays
   bucket    %s in %d objects, offsets 0–%d
   local     %s, offsets %d–%d
-  time      %.1f s in all; produce %.1f s, all in the bucket after %.1f s, replay %.1f s (%.0f events/s)
+  time      %.1f s in all; produce %.1f s, all in the bucket after %.1f s, replay %.2f s (%.0f events/s)
 `, s.Events, mebibytes(s.EventBytes), mebibytes(s.RemoteBytes), s.Objects, s.RemoteEnd-1,
 		mebibytes(s.LocalBytes), s.LocalStart, s.Events-1,
 		s.Seconds, s.ProduceSeconds, s.TierSeconds, s.ReplaySeconds, s.ReplayRate)
