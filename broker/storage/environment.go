@@ -15,6 +15,7 @@ type environment struct {
 	fs        vfs.FS
 	store     Store
 	syncStore func() error
+	unsynced  atomic.Bool // a checkpoint was saved since syncStore was called last
 	events    Events
 	logger    *slog.Logger
 	metrics   *metrics

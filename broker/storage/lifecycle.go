@@ -41,6 +41,9 @@ func (l *Log) saveCheckpoint() error {
 			return fmt.Errorf("save the checkpoint of %s: %w", l.topicPartition, err)
 		}
 	}
+	if saveState || saveCheckpoint {
+		l.env.unsynced.Store(true)
+	}
 	return nil
 }
 

@@ -24,8 +24,8 @@ type ManagerOptions struct {
 	Dirs  []Directory
 	Owner Owner // whose the directories must be
 	Store Store
-	// SyncStore makes everything that has been set in the Store durable. It is called before files are removed that the
-	// Store must then not believe in. Nil says that Set is durable when it returns.
+	// SyncStore makes everything that has been set in the Store durable. It is called with each second's checkpoints, and
+	// before files are removed that the Store must then not believe in. Nil says that Set is durable when it returns.
 	SyncStore          func() error
 	Policy             FlushPolicy   // of new logs; Log.SetPolicy changes it for one
 	ReserveBytes       int64         // firn.log.dirs.reserve.bytes; 0 = none
@@ -232,6 +232,8 @@ func (m *Manager) checkpointRegularly(ctx context.Context) error {
 	}
 }
 
+// checkpoint saves where the logs stand. It is made durable too, as a database may keep for long in memory what it need
+// not sync: a start after a crash could otherwise take damage in what was flushed long ago for a torn tail.
 func (m *Manager) checkpoint() error {
 	m.mu.Lock()
 	logs := make([]*Log, 0, len(m.logs))
@@ -243,6 +245,12 @@ func (m *Manager) checkpoint() error {
 		if err := l.saveCheckpoint(); err != nil {
 			return err
 		}
+	}
+	if !m.env.unsynced.Swap(false) {
+		return nil
+	}
+	if err := m.env.syncStore(); err != nil {
+		return fmt.Errorf("make the checkpoints durable: %w", err)
 	}
 	return nil
 }

@@ -376,8 +376,8 @@ func TestCheckpointFollowsWithinASecond(t *testing.T) {
 		if err != nil || saved.FlushedOffset != 4 || saved.FlushedEpoch != 3 || saved.HighWatermark != 3 {
 			t.Fatalf("%+v, %v", saved, err)
 		}
-		// The append times of the active segment survive a crash.
-		crashed := &disk{fs: d.fs.(*vfs.Mem).KillClone(), store: &memoryStore{values: d.store.values}}
+		// The append times of the active segment survive a crash, since the checkpoint is durable.
+		crashed := &disk{fs: d.fs.(*vfs.Mem).KillClone(), store: &memoryStore{values: d.store.durable}}
 		_, again := crashed.open(t, Config{})
 		if info := again.Segments()[0]; info.FirstAppendedAt != 12345 || again.HighWatermark() != 3 {
 			t.Fatalf("%+v, high watermark %d", info, again.HighWatermark())
