@@ -15,12 +15,20 @@ const (
 	maxBatch = 64
 	// maxInFlight bounds the proposals that wait for raft; more wait in Propose.
 	maxInFlight = 1024
-	// snapshotAfter commands the log is cut, and trailing ones are kept for followers that lag a little.
-	snapshotAfter = 8192
-	trailingLogs  = 10240
 	// transportTimeout bounds a call to another voter. A sole voter calls only itself.
 	transportTimeout = 2 * time.Second
 )
+
+// tuning is when the log is cut. Tests cut it much more often.
+type tuning struct {
+	snapshotAfter    uint64        // entries since the last snapshot
+	snapshotInterval time.Duration // how often that is looked at, at least; twice as long at most
+	trailingLogs     uint64        // entries kept behind a snapshot, for followers that lag a little
+}
+
+func defaultTuning() tuning {
+	return tuning{snapshotAfter: 8192, snapshotInterval: 2 * time.Minute, trailingLogs: 10_240}
+}
 
 // Run keeps the store going until ctx ends or it fails, and then stops it: what was proposed is still answered.
 func (s *Store) Run(ctx context.Context) error {
@@ -76,8 +84,9 @@ func (s *Store) raftConfig(leadership chan<- bool) *raft.Config {
 	config.NotifyCh = leadership
 	config.MaxAppendEntries = maxBatch
 	config.BatchApplyCh = true
-	config.SnapshotThreshold = snapshotAfter
-	config.TrailingLogs = trailingLogs
+	config.SnapshotThreshold = s.tuning.snapshotAfter
+	config.SnapshotInterval = s.tuning.snapshotInterval
+	config.TrailingLogs = s.tuning.trailingLogs
 	config.ShutdownOnRemove = false
 	config.NoLegacyTelemetry = true
 	config.NoSnapshotRestoreOnStart = !s.restoreAtStart

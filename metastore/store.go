@@ -51,6 +51,7 @@ type Store struct {
 	watchers  *watchers
 	metrics   *metrics
 	clock     elapsedClock
+	tuning    tuning
 	// restoreAtStart: the state database is behind the newest snapshot, and raft must bring it there.
 	restoreAtStart bool
 
@@ -72,6 +73,7 @@ func Open(options Options) (*Store, error) {
 		ready:     make(chan struct{}),
 		stopping:  make(chan struct{}),
 		failed:    make(chan error, 1),
+		tuning:    defaultTuning(),
 	}
 	db, err := state.Open(state.Options{
 		FS: options.FS, Dir: options.Dir, Logger: options.Logger, OnFatal: s.fail,
