@@ -1,0 +1,349 @@
+package integration
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"net"
+	"path"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	pebblevfs "github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"go.uber.org/goleak"
+
+	"github.com/firnlog/firn"
+	"github.com/firnlog/firn/broker/storage"
+	"github.com/firnlog/firn/internal/network"
+	"github.com/firnlog/firn/internal/vfs"
+	"github.com/firnlog/firn/tiering/objectstore"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+const (
+	brokerHost    = "broker"
+	clientHost    = "client"
+	brokerAddress = "broker:9092"
+	httpAddress   = "broker:9644"
+	dataDir       = "data"
+)
+
+// disks are what outlives a node: its logs, its metadata, and the bucket.
+type disks struct {
+	gate   sync.RWMutex // held for writing, the logs stand still
+	files  *vfs.Mem
+	pebble *pebblevfs.MemFS
+	bucket *objectstore.Memory
+}
+
+func newDisks() *disks {
+	return &disks{files: vfs.NewMem(), pebble: pebblevfs.NewCrashableMem(), bucket: objectstore.NewMemory()}
+}
+
+// loss says what the end of a node that was not stopped leaves on its disks.
+type loss int
+
+const (
+	loseNothing       loss = iota // the process was killed, the machine goes on
+	loseSome                      // the power went: what was not synced is there, gone or torn
+	loseAllUnsynced               // the power went, and everything that was not synced is gone
+	numberOfLossKinds = int(loseAllUnsynced) + 1
+)
+
+func (l loss) String() string {
+	return [...]string{"killed", "power cut", "power cut that loses all it can"}[l]
+}
+
+// clone is the disks as they are left at this instant, for a node to start on; the originals go on. The bucket is
+// elsewhere: it loses nothing.
+func (d *disks) clone(what loss, rng *rand.Rand) *disks {
+	d.gate.Lock()
+	defer d.gate.Unlock()
+	left := &disks{}
+	switch what {
+	case loseNothing:
+		left.pebble = d.pebble.CrashClone(pebblevfs.CrashCloneCfg{UnsyncedDataPercent: 100, RNG: rng})
+		left.files = d.files.KillClone()
+	case loseSome:
+		left.pebble = d.pebble.CrashClone(pebblevfs.CrashCloneCfg{UnsyncedDataPercent: rng.IntN(101), RNG: rng})
+		left.files = d.files.CrashClone(rng)
+	case loseAllUnsynced:
+		left.pebble = d.pebble.CrashClone(pebblevfs.CrashCloneCfg{})
+		left.files = d.files.CrashCloneStrict()
+	}
+	left.bucket = d.bucket.Clone()
+	return left
+}
+
+// scenario is one broker in fake time, with a client on another host of a network in memory. The broker may be stopped,
+// crashed and started again; the clients of the scenario live on.
+type scenario struct {
+	t        *testing.T
+	seed     uint64
+	random   *rand.Rand
+	settings []string
+	host     string
+	network  *network.Memory
+	disks    *disks
+	bucket   *objectstore.Faulty // around the disks' bucket, of the node that runs
+	node     *firn.Node
+	// onFile and onBucket, when set before a start, see each operation of the node first. They may call powerOff.
+	onFile   func(op vfs.Op)
+	onBucket func(call objectstore.Call)
+
+	mu   sync.Mutex // guards the fields below
+	left *disks     // what powerOff has left
+}
+
+// run plays a scenario in a bubble of fake time: a broker is running when body begins, and is stopped cleanly at the
+// end. The seed decides on what the scenario leaves to chance.
+func run(t *testing.T, seed uint64, settings []string, body func(s *scenario)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		s := &scenario{
+			t: t, seed: seed, random: rand.New(rand.NewPCG(seed, 0)), settings: settings, host: brokerHost,
+			network: network.NewMemory(), disks: newDisks(),
+		}
+		s.start()
+		t.Cleanup(func() {
+			if s.node != nil {
+				s.stop()
+			}
+		})
+		body(s)
+	})
+}
+
+// twin is a broker of its own on the same disks, to be started on another host.
+func (s *scenario) twin(hostName string) *scenario {
+	return &scenario{
+		t: s.t, random: s.random, network: s.network, disks: s.disks, host: hostName,
+		settings: append(slices.Clone(s.settings), "listeners=PLAINTEXT://"+hostName+":9092",
+			"firn.http.listener="+hostName+":9644"),
+	}
+}
+
+// config is the node's: everything under dataDir, in fewer bytes than by default, since all of it is in memory.
+func (s *scenario) config() firn.Config {
+	s.t.Helper()
+	settings := append([]string{
+		"listeners=PLAINTEXT://" + brokerAddress, "firn.http.listener=" + httpAddress, "firn.data.dir=" + dataDir,
+		"log.retention.check.interval.ms=1000", "remote.log.manager.task.interval.ms=1000",
+	}, s.settings...)
+	return try(firn.LoadConfig(firn.Sources{Set: settings})).orFail(s.t)
+}
+
+// start starts the broker on the disks.
+func (s *scenario) start() {
+	s.t.Helper()
+	s.node = try(s.tryStart()).orFail(s.t)
+}
+
+func (s *scenario) tryStart() (*firn.Node, error) {
+	s.mu.Lock()
+	s.left = nil
+	s.mu.Unlock()
+	files := vfs.NewGated(s.disks.files, &s.disks.gate)
+	if hook := s.onFile; hook != nil {
+		files = vfs.NewFaulty(files, func(op vfs.Op) error {
+			hook(op)
+			return nil
+		})
+	}
+	s.bucket = objectstore.NewFaulty(s.disks.bucket, func(call objectstore.Call, _ objectstore.Fault) {
+		if hook := s.onBucket; hook != nil {
+			hook(call)
+		}
+	})
+	return firn.Start(s.context(), s.config(), firn.Dependencies{
+		Logger: slog.New(slog.NewTextHandler(s.t.Output(), &slog.HandlerOptions{Level: slog.LevelInfo})),
+		FS:     files, PebbleFS: s.disks.pebble, Network: s.network.Host(s.host), Bucket: s.bucket,
+	})
+}
+
+// stop stops the broker cleanly.
+func (s *scenario) stop() {
+	s.t.Helper()
+	node := s.node
+	s.node = nil
+	must(s.t, node.Stop(s.context()))
+}
+
+func (s *scenario) restart() {
+	s.t.Helper()
+	s.stop()
+	s.start()
+}
+
+// powerOff ends the node as seen from outside: nothing reaches a client any more, and the disks are left as they are at
+// this instant. It may be called from within an operation of the node, and only the first call counts. Then crash.
+func (s *scenario) powerOff(what loss) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.left != nil {
+		return
+	}
+	// First the network: what was acknowledged until now must be on the disks, what comes later is never heard of.
+	s.network.Partition(brokerHost, clientHost)
+	s.left = s.disks.clone(what, s.random)
+	s.network.Disconnect(brokerHost, clientHost)
+}
+
+// crash ends the node, here unless powerOff did it before, and starts another on what the disks have left. The power may
+// go again during the start.
+func (s *scenario) crash(what loss) {
+	s.t.Helper()
+	s.powerOff(what)
+	for s.isOff() {
+		s.bury()
+		s.start()
+	}
+}
+
+func (s *scenario) isOff() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.left != nil
+}
+
+// bury gets rid of a node that has crashed: what it still does on its disks nobody will ever see.
+func (s *scenario) bury() {
+	if node := s.node; node != nil {
+		s.node = nil
+		_ = node.Stop(s.context())
+	}
+	s.disks = s.left
+	s.network.Heal(brokerHost, clientHost)
+}
+
+// context bounds one step of a scenario, in fake time.
+func (s *scenario) context() context.Context {
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
+	s.t.Cleanup(cancel)
+	return ctx
+}
+
+// client is a client on the client's host. It is closed at the end of the scenario.
+func (s *scenario) client(options ...kgo.Opt) *kgo.Client {
+	s.t.Helper()
+	host := s.network.Host(clientHost)
+	client := try(kgo.NewClient(append([]kgo.Opt{
+		kgo.SeedBrokers(brokerAddress),
+		kgo.Dialer(func(ctx context.Context, _, address string) (net.Conn, error) { return host.Dial(ctx, address) }),
+		kgo.RecordPartitioner(kgo.ManualPartitioner()),
+		kgo.ProducerBatchCompression(kgo.NoCompression()),
+		kgo.WithLogger(kgo.BasicLogger(s.t.Output(), kgo.LogLevelInfo, nil)),
+		kgo.MetadataMinAge(100 * time.Millisecond),
+	}, options...)...)).orFail(s.t)
+	s.t.Cleanup(client.Close)
+	return client
+}
+
+func (s *scenario) admin() *kadm.Client {
+	s.t.Helper()
+	return kadm.NewClient(s.client())
+}
+
+// createTopic creates a topic with settings KEY=VALUE.
+func (s *scenario) createTopic(name string, partitions int32, settings map[string]string) {
+	s.t.Helper()
+	values := make(map[string]*string, len(settings))
+	for key, value := range settings {
+		values[key] = &value
+	}
+	try(s.admin().CreateTopic(s.context(), partitions, 1, values, name)).orFail(s.t)
+}
+
+// leaderEpoch is the leader epoch that clients are told of.
+func (s *scenario) leaderEpoch(topic string, partition int32) int32 {
+	s.t.Helper()
+	topics := try(s.admin().ListTopics(s.context(), topic)).orFail(s.t)
+	must(s.t, topics.Error())
+	return topics[topic].Partitions[partition].LeaderEpoch
+}
+
+// verifyLogs checks every checksum, record, offset and index of the broker's logs. The broker must be stopped, or idle.
+func (s *scenario) verifyLogs() {
+	s.t.Helper()
+	dir := path.Join(dataDir, "log")
+	folders := try(s.disks.files.List(dir)).orFail(s.t)
+	for _, folder := range folders {
+		info := try(s.disks.files.Stat(path.Join(dir, folder))).orFail(s.t)
+		if !info.IsDir() {
+			continue
+		}
+		report, err := storage.Verify(s.disks.files, path.Join(dir, folder))
+		must(s.t, err)
+		for _, problem := range report.Problems {
+			s.t.Errorf("%+v", problem)
+		}
+	}
+}
+
+// localSegments are the base offsets' file names of the segments on local disk.
+func (s *scenario) localSegments(topic string, partition int32) []string {
+	s.t.Helper()
+	names := try(s.disks.files.List(path.Join(dataDir, "log", fmt.Sprintf("%s-%d", topic, partition)))).orFail(s.t)
+	return slices.DeleteFunc(names, func(name string) bool { return path.Ext(name) != ".log" })
+}
+
+// objects are the keys in the bucket.
+func (s *scenario) objects() []string {
+	s.t.Helper()
+	var keys []string
+	must(s.t, s.disks.bucket.List(s.context(), "", "", func(info objectstore.ObjectInfo) error {
+		keys = append(keys, info.Key)
+		return nil
+	}))
+	return keys
+}
+
+// settle waits until nothing happens any more by itself.
+func (s *scenario) settle() { synctest.Wait() }
+
+// sleep lets time pass.
+func (s *scenario) sleep(d time.Duration) {
+	time.Sleep(d)
+	synctest.Wait()
+}
+
+// eventually lets time pass until something has become true.
+func (s *scenario) eventually(what string, holds func() bool) {
+	s.t.Helper()
+	for range 600 {
+		if synctest.Wait(); holds() {
+			return
+		}
+		time.Sleep(time.Second)
+	}
+	s.t.Fatalf("for ten minutes it did not come true that %s", what)
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// outcome is what a call has answered.
+type outcome[T any] struct {
+	value T
+	err   error
+}
+
+func try[T any](value T, err error) outcome[T] { return outcome[T]{value, err} }
+
+// orFail is the value, or the end of the test.
+func (o outcome[T]) orFail(t testing.TB) T {
+	t.Helper()
+	must(t, o.err)
+	return o.value
+}
