@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"math/rand/v2"
 	"path/filepath"
@@ -67,9 +68,9 @@ type setup struct {
 	policy storage.FlushPolicy
 	files  func(vfs.FS) vfs.FS // wraps the log's file system; nil does not
 	static func(name string) (string, bool)
-	// propose sees each command before and after it is applied; an error takes the place of the answer, and in the first
-	// case of the command.
-	propose func(cmd command.Command, applied bool) error
+	// step is called before and after each write to the bucket, each listing and each proposal ("put", "put done",
+	// "commit-segment", "commit-segment done"). An error takes the place of the answer and, before, of the deed.
+	step func(name string) error
 }
 
 func usual() setup {
@@ -151,7 +152,8 @@ func start(t testing.TB, d *disks, s setup) *broker {
 	b.openLogs(ctx, logger)
 	b.tier = tiering.New(tiering.Options{
 		Logger: logger, Registerer: b.registry, BrokerID: testBroker, ClusterID: testCluster,
-		Bucket: b.bucket, Metadata: &metadata{b.meta, s.propose}, Garbage: b.meta, Logs: b.logs,
+		Bucket: &steppedBucket{b.bucket, s.perform}, Metadata: &steppedMetadata{b.meta, s.perform},
+		Garbage: b.meta, Logs: b.logs,
 		Layers: func(*image.Image) config.BrokerLayers { return config.BrokerLayers{Static: s.static} },
 		Config: s.config,
 		Events: &tiering.Events{UploadFailed: func(_ kafka.TopicPartition, base int64, err error) {
@@ -472,24 +474,53 @@ func (b *broker) failures() []string {
 	return slices.Clone(b.fails)
 }
 
-// metadata is the metastore with answers that may get lost.
-type metadata struct {
-	*metastore.Store
-	observe func(cmd command.Command, applied bool) error
+// perform does something with its steps.
+func (s *setup) perform(name string, deed func() error) error {
+	if s.step == nil {
+		return deed()
+	}
+	if err := s.step(name); err != nil {
+		return err
+	}
+	err := deed()
+	if lost := s.step(name + " done"); lost != nil {
+		return lost
+	}
+	return err
 }
 
-func (m *metadata) Propose(ctx context.Context, cmd command.Command) (any, error) {
-	if m.observe == nil {
-		return m.Store.Propose(ctx, cmd)
-	}
-	if err := m.observe(cmd, false); err != nil {
-		return nil, err
-	}
-	result, err := m.Store.Propose(ctx, cmd)
-	if lost := m.observe(cmd, true); lost != nil {
-		return nil, lost
-	}
+// steppedMetadata is the metastore, step by step.
+type steppedMetadata struct {
+	*metastore.Store
+	perform func(name string, deed func() error) error
+}
+
+func (m *steppedMetadata) Propose(ctx context.Context, cmd command.Command) (result any, err error) {
+	err = m.perform(cmd.Type().String(), func() error {
+		result, err = m.Store.Propose(ctx, cmd)
+		return err
+	})
 	return result, err
+}
+
+// steppedBucket is a bucket, step by step.
+type steppedBucket struct {
+	objectstore.Bucket
+	perform func(name string, deed func() error) error
+}
+
+func (b *steppedBucket) Put(ctx context.Context, key string, body io.ReaderAt, size int64,
+	options objectstore.PutOptions,
+) error {
+	return b.perform("put", func() error { return b.Bucket.Put(ctx, key, body, size, options) })
+}
+
+func (b *steppedBucket) List(ctx context.Context, prefix, after string, visit func(objectstore.ObjectInfo) error) error {
+	return b.perform("list", func() error { return b.Bucket.List(ctx, prefix, after, visit) })
+}
+
+func (b *steppedBucket) Delete(ctx context.Context, keys ...string) error {
+	return b.perform("delete", func() error { return b.Bucket.Delete(ctx, keys...) })
 }
 
 // inBubble runs a test in fake time.
