@@ -230,17 +230,20 @@ func (l *Log) saveStates(states []pendingState) error {
 	return nil
 }
 
-// saveSealed tells the state database about a sealed segment and the producers at its end.
+// saveSealed tells the state database about a sealed segment, and before that about the producers at its end: who finds
+// the one finds the other.
 func (l *Log) saveSealed(pending pendingState) error {
+	if pending.producers.Snapshot != nil {
+		key := l.keys.at(producerKind, pending.producers.Offset)
+		if err := l.env.store.Set(key, pending.producers.append(nil)); err != nil {
+			return storageError(fmt.Sprintf("save the producers of %s", l.topicPartition), err)
+		}
+	}
 	l.mu.Lock()
 	state := pending.segment.saved()
 	l.mu.Unlock()
 	if err := l.env.store.Set(l.keys.at(segmentKind, pending.segment.baseOffset), state.append(nil)); err != nil {
 		return storageError(fmt.Sprintf("save a segment of %s", l.topicPartition), err)
-	}
-	key := l.keys.at(producerKind, pending.producers.Offset)
-	if err := l.env.store.Set(key, pending.producers.append(nil)); err != nil {
-		return storageError(fmt.Sprintf("save the producers of %s", l.topicPartition), err)
 	}
 	return nil
 }

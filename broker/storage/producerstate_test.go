@@ -1,12 +1,14 @@
 package storage
 
 import (
+	"bytes"
 	"fmt"
 	"strings"
 	"testing"
 
 	"github.com/firnlog/firn/broker/record"
 	"github.com/firnlog/firn/internal/kafka"
+	"github.com/firnlog/firn/internal/vfs"
 )
 
 func produced(id int64, epoch int16, sequence int32, records int) record.Batch {
@@ -143,5 +145,70 @@ func TestProducersOfALostRangeAreUnknown(t *testing.T) {
 	}
 	if err := m.Close(); err != nil {
 		t.Fatal(err)
+	}
+}
+
+func TestSnapshotThatWasNeverSavedIsMadeFromTheOneBefore(t *testing.T) {
+	d := newDisk()
+	m, l := d.open(t, Config{SegmentBytes: 300})
+	for i := range 12 {
+		appendBatch(t, l, produced(1, 0, int32(i), 1), 0, 1)
+	}
+	if err := l.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	for _, info := range l.Segments()[1:] {
+		want, err := l.ProducerSnapshotAt(info.BaseOffset)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := d.store.Delete(l.keys.at(producerKind, info.BaseOffset)); err != nil {
+			t.Fatal(err)
+		}
+		got, err := l.ProducerSnapshotAt(info.BaseOffset)
+		if err != nil || !bytes.Equal(got, want) {
+			t.Fatalf("at %d: % x instead of % x, %v", info.BaseOffset, got, want, err)
+		}
+	}
+	if _, err := l.ProducerSnapshotAt(1); kafka.CodeOf(err) != kafka.OffsetOutOfRange {
+		t.Fatalf("inside a segment: %v", err)
+	}
+	if err := m.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestLogStartWithinASegmentKeepsIdleProducers is about a checkpoint whose lineage the log start has passed.
+func TestLogStartWithinASegmentKeepsIdleProducers(t *testing.T) {
+	d := newDisk()
+	config := Config{SegmentBytes: 300}
+	m, l := d.open(t, config)
+	appendBatch(t, l, produced(1, 0, 0, 1), 0, 1)
+	for range 6 {
+		appendBatch(t, l, batchOf(1, 1000), 2, 1)
+	}
+	if err := l.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	l.SetHighWatermark(l.EndOffset())
+	start := l.Segments()[1].BaseOffset + 1
+	if err := l.MoveLogStart(start); err != nil {
+		t.Fatal(err)
+	}
+	if removed, err := l.MoveLocalStart(start, "test"); removed != 1 || err != nil {
+		t.Fatal(removed, err)
+	}
+	crashed := &disk{fs: d.fs.(*vfs.Mem).KillClone(), store: &memoryStore{values: d.store.values}}
+	if err := m.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for name, disk := range map[string]*disk{"clean": d, "killed": crashed} {
+		m, l := disk.open(t, config)
+		if info := appendBatch(t, l, produced(1, 0, 0, 1), 2, 1); !info.Duplicate || info.BaseOffset != 0 {
+			t.Errorf("%s: a retry is appended again: %+v", name, info)
+		}
+		if err := m.Close(); err != nil {
+			t.Fatal(err)
+		}
 	}
 }

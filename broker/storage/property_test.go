@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"math/rand/v2"
 	"testing"
+	"time"
 
 	"pgregory.net/rapid"
 
@@ -49,8 +50,14 @@ func (m *modelLog) appendOne(t *rapid.T) {
 	if rapid.IntRange(0, 19).Draw(t, "large") == 0 {
 		records = 150
 	}
-	batch := batchOf(records, m.clock, func(o *record.BuilderOptions) { o.Codec = codec })
-	info, err := tryAppend(m.log, batch, m.epoch, m.clock)
+	producer := rapid.Int64Range(-1, 2).Draw(t, "producer")
+	batch := batchOf(records, m.clock, func(o *record.BuilderOptions) {
+		o.Codec, o.ProducerID = codec, producer
+		if producer >= 0 {
+			o.ProducerEpoch, o.BaseSequence = 0, m.nextSequence(producer)
+		}
+	})
+	info, err := tryAppend(m.log, batch, m.epoch, time.Now().UnixMilli())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -59,6 +66,51 @@ func (m *modelLog) appendOne(t *rapid.T) {
 	}
 	m.all, m.end = append(m.all, batch), info.EndOffset
 	m.chooseLocal()
+}
+
+// produced are a producer's batches in the log's lineage.
+func (m *modelLog) produced(producer int64) (batches []record.Batch) {
+	for _, batch := range m.all {
+		if batch.ProducerID() == producer {
+			batches = append(batches, batch)
+		}
+	}
+	return batches
+}
+
+func (m *modelLog) nextSequence(producer int64) int32 {
+	batches := m.produced(producer)
+	if len(batches) == 0 {
+		return 0
+	}
+	return nextSequence(batches[len(batches)-1].LastSequence())
+}
+
+// retry sends one of a producer's last five batches again, or one that is too old.
+func (m *modelLog) retry(t *rapid.T) {
+	batches := m.produced(rapid.Int64Range(0, 2).Draw(t, "producer"))
+	if len(batches) == 0 {
+		return
+	}
+	n := rapid.IntRange(1, min(len(batches), maxProducerBatches+1)).Draw(t, "how old")
+	batch := batches[len(batches)-n]
+	info, err := tryAppend(m.log, zeroBase(batch), m.epoch, time.Now().UnixMilli())
+	if n > maxProducerBatches {
+		if kafka.CodeOf(err) != kafka.OutOfOrderSequenceNumber {
+			t.Fatalf("a retry of the %dth batch from the end: %+v, %v", n, info, err)
+		}
+		return
+	}
+	if err != nil || !info.Duplicate || info.BaseOffset != batch.BaseOffset() || info.LastOffset != batch.LastOffset() {
+		t.Fatalf("a retry of the batch at %d, the %dth from the end: %+v, %v", batch.BaseOffset(), n, info, err)
+	}
+}
+
+// zeroBase is a batch as its producer sends it.
+func zeroBase(batch record.Batch) record.Batch {
+	sent := append(record.Batch(nil), batch...)
+	sent.SetBaseOffset(0)
+	return sent
 }
 
 func (m *modelLog) truncate(t *rapid.T) {
@@ -101,6 +153,7 @@ func (m *modelLog) moveStart(t *rapid.T) {
 	if _, err := m.log.MoveLocalStart(target, "test"); err != nil {
 		t.Fatal(err)
 	}
+	m.flushed = m.log.FlushedOffset() // what is about to go is flushed first, for the sake of the producers in it
 	m.chooseLocal()
 }
 
@@ -293,7 +346,7 @@ func TestLogBehavesAsASliceOfBatches(t *testing.T) {
 					t.Fatal(err)
 				}
 			},
-			"truncate": m.truncate, "move start": m.moveStart, "read": m.read, "read more": m.read,
+			"truncate": m.truncate, "move start": m.moveStart, "read": m.read, "read more": m.read, "retry": m.retry,
 			"time": m.lookUpTime, "max time": m.lookUpMaxTime, "reopen": m.reopen, "crash": m.crash,
 			"checkpoint": func(t *rapid.T) {
 				if err := m.log.saveCheckpoint(); err != nil {

@@ -1,11 +1,6 @@
 package storage
 
 import (
-	"errors"
-	"fmt"
-	"io"
-	"slices"
-
 	"github.com/firnlog/firn/broker/record"
 	"github.com/firnlog/firn/internal/kafka"
 	"github.com/firnlog/firn/internal/vfs"
@@ -21,6 +16,7 @@ func (r *recovery) putInService() error {
 	l.unflushedFrom = min(r.scanned, len(l.segments)-1)
 	l.endOffset.Store(r.end)
 	start := r.startOffset()
+	l.logStart.Store(start)
 	if err := r.loadEpochs(start); err != nil {
 		return err
 	}
@@ -160,7 +156,7 @@ func (r *recovery) rebuildEpochs(reason error) ([]EpochEntry, error) {
 				continue
 			}
 		}
-		err = r.log.walk(s, s.baseOffset, func(scan *batchScan, header record.Batch) {
+		err = s.reach().walk(s.baseOffset, func(_ *batchScan, header record.Batch) {
 			epochs.assign(header.LeaderEpoch(), header.BaseOffset())
 		})
 		if err != nil {
@@ -176,147 +172,39 @@ func (r *recovery) rebuildEpochs(reason error) ([]EpochEntry, error) {
 
 func (r *recovery) firstEpoch(s *segment) (kafka.LeaderEpoch, error) {
 	epoch := kafka.NoLeaderEpoch
-	err := r.log.walk(s, s.baseOffset, func(scan *batchScan, header record.Batch) {
+	err := s.reach().walk(s.baseOffset, func(scan *batchScan, header record.Batch) {
 		epoch = header.LeaderEpoch()
 		scan.end = scan.position // one is enough
 	})
 	return epoch, err
 }
 
-// loadProducers starts from the newest checkpoint that fits the log and reads the headers behind it.
+// loadProducers brings the producers up to the log end.
 func (r *recovery) loadProducers() error {
 	l := r.log
-	state, err := l.restoreProducers(l.segments[0].baseOffset, r.end, r.now)
+	state, err := l.restoreProducers(r.end, r.now)
 	if err != nil {
 		return err
 	}
-	for i, s := range l.segments {
-		if err := l.replayProducers(state, s, r.now); err != nil {
+	for i, reach := range l.reaches() {
+		if err := reach.replayProducers(state, r.end, r.now); err != nil {
 			return err
 		}
-		if i >= r.scanned && s.state.Sealed {
-			l.pendingStates = append(l.pendingStates, l.pendingStateOf(s, state, l.segments[i+1].baseOffset))
+		if s := reach.segment; i >= r.scanned && s.state.Sealed {
+			l.pendingStates = append(l.pendingStates, r.pendingState(s, state))
 		}
 	}
 	state.endOffset = r.end
 	l.producers = state
-	return nil
+	return l.forgetProducersAbove(r.end)
 }
 
-// pendingStateOf is what the state database will get to know when a segment that has just been sealed is flushed.
-func (l *Log) pendingStateOf(s *segment, state *producerState, endOffset int64) pendingState {
-	return pendingState{
-		segment: s,
-		producers: producerCheckpoint{
-			Offset:   endOffset,
-			Epoch:    l.epochs.at(endOffset - 1),
-			Snapshot: AppendProducerSnapshot(nil, state.snapshot()),
-		},
+// pendingState is what the state database lacks about a sealed segment that was read. If the producers come from a
+// checkpoint behind it, the one at its end had been saved before.
+func (r *recovery) pendingState(s *segment, state *producerState) pendingState {
+	pending := r.log.pendingStateOf(s, state, s.state.NextBaseOffset)
+	if state.endOffset > s.state.NextBaseOffset {
+		pending.producers = producerCheckpoint{}
 	}
-}
-
-// restoreProducers loads the newest checkpoint at or below an offset, and forgets those that are past it or of another
-// lineage: the state database never knows more than the log. One from before the first local segment is of no use,
-// since what followed it cannot be read; then any producer is unknown, and may go on with any sequence.
-func (l *Log) restoreProducers(firstLocal, endOffset, now int64) (*producerState, error) {
-	fitting, stale, err := l.producerCheckpoints(endOffset)
-	if err != nil {
-		return nil, err
-	}
-	state := newProducerState(0, l.env.expireMs)
-	for _, offset := range slices.Backward(fitting) {
-		if offset < firstLocal {
-			break
-		}
-		entries, err := l.loadProducerCheckpoint(offset)
-		if err == nil {
-			state.restore(entries, offset, now)
-			break
-		}
-		l.env.logger.Warn("a producer checkpoint cannot be used", "partition", l.topicPartition.String(),
-			"offset", offset, "reason", err)
-		stale = append(stale, offset)
-	}
-	for _, offset := range stale {
-		if err := l.env.store.Delete(l.keys.at(producerKind, offset)); err != nil {
-			return nil, err
-		}
-	}
-	return state, nil
-}
-
-// producerCheckpoints lists the offsets of those that fit a log that ends at an offset, ascending, and of the others.
-func (l *Log) producerCheckpoints(endOffset int64) (fitting, stale []int64, err error) {
-	err = l.env.store.Scan(l.keys.kind(producerKind), func(key, value []byte) error {
-		offset := offsetOfKey(key)
-		epoch, err := producerCheckpointEpoch(value)
-		if err != nil || offset > endOffset || epoch != l.EpochAt(offset-1) {
-			stale = append(stale, offset)
-		} else {
-			fitting = append(fitting, offset)
-		}
-		return nil
-	})
-	return fitting, stale, err
-}
-
-func (l *Log) loadProducerCheckpoint(offset int64) ([]SnapshotEntry, error) {
-	data, err := l.env.store.Get(l.keys.at(producerKind, offset))
-	if err != nil {
-		return nil, err
-	}
-	loaded, err := parseProducerCheckpoint(offset, data)
-	if err != nil {
-		return nil, err
-	}
-	return ParseProducerSnapshot(loaded.Snapshot)
-}
-
-// replayProducers takes in the batches of a segment that the state does not have yet.
-func (l *Log) replayProducers(state *producerState, s *segment, now int64) error {
-	return l.replayProducersTo(state, s, s.state.EndOffset, now)
-}
-
-func (l *Log) replayProducersTo(state *producerState, s *segment, endOffset, now int64) error {
-	from := state.endOffset
-	if endOffset <= from || s.state.EndOffset <= from {
-		return nil
-	}
-	return l.walk(s, from, func(scan *batchScan, header record.Batch) {
-		switch {
-		case header.BaseOffset() >= endOffset:
-			scan.end = scan.position
-		case header.BaseOffset() >= from:
-			state.update(header, now)
-		}
-	})
-}
-
-// walk visits the headers of a segment's batches, as far as its size goes, from about the one that holds an offset.
-// The visitor may end the walk through the scan.
-func (l *Log) walk(s *segment, offset int64, visit func(scan *batchScan, header record.Batch)) error {
-	file, err := l.env.files.acquire(&s.data, s)
-	if err != nil {
-		return err
-	}
-	defer s.Release()
-	position := int64(0)
-	if s.indexes != nil {
-		if entry, found := findOffset(s.indexes.offsets, offset-s.baseOffset); found {
-			position = int64(entry.position)
-		}
-	}
-	scan := l.env.bigScan()
-	defer l.env.put(scan)
-	scan.reset(file, position, s.state.Size)
-	for {
-		header, _, err := scan.next()
-		if errors.Is(err, io.EOF) {
-			return nil
-		}
-		if err != nil {
-			return fmt.Errorf("walk %s: %w", s.path(logSuffix), err)
-		}
-		visit(scan, header)
-	}
+	return pending
 }

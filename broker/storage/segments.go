@@ -113,33 +113,3 @@ func (l *Log) MarkDamaged(baseOffset int64, damage *CorruptError) {
 		_ = l.readError(found, damage) // remembered and logged there
 	}
 }
-
-// ProducerSnapshotAt is the state of all producers at the base offset of a local segment, or at the log end, in the
-// format of Kafka's .snapshot files.
-func (l *Log) ProducerSnapshotAt(offset int64) ([]byte, error) {
-	l.mu.Lock()
-	atEnd := offset == l.endOffset.Load()
-	var snapshot []byte
-	if atEnd {
-		snapshot = AppendProducerSnapshot(nil, l.producers.snapshot())
-	}
-	for _, pending := range l.pendingStates {
-		if pending.producers.Offset == offset {
-			snapshot = pending.producers.Snapshot
-		}
-	}
-	l.mu.Unlock()
-	if snapshot != nil {
-		return snapshot, nil
-	}
-	data, err := l.env.store.Get(l.keys.at(producerKind, offset))
-	if err != nil {
-		return nil, fmt.Errorf("producers of %s at %d: %w", l.topicPartition, offset, err)
-	}
-	if data == nil {
-		return nil, fmt.Errorf("producers of %s are not kept at offset %d: %w",
-			l.topicPartition, offset, kafka.OffsetOutOfRange)
-	}
-	found, err := parseProducerCheckpoint(offset, data)
-	return found.Snapshot, err
-}

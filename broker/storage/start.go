@@ -45,11 +45,9 @@ func (l *Log) MoveLocalStart(offset int64, reason string) (removed int, err erro
 	if err := l.Err(); err != nil {
 		return 0, err
 	}
-	l.flushing <- struct{}{} // a flush under way may be writing one of them
-	dropped := l.takeBelow(offset)
-	<-l.flushing
-	if len(dropped) == 0 {
-		return 0, nil
+	dropped, err := l.settleAndTake(offset)
+	if err != nil || len(dropped) == 0 {
+		return 0, err
 	}
 	if err := l.saveBorder(); err != nil {
 		return 0, err
@@ -64,32 +62,58 @@ func (l *Log) MoveLocalStart(offset int64, reason string) (removed int, err erro
 	return len(dropped), nil
 }
 
-// takeBelow takes the segments out of the log. Readers that have found one of them finish undisturbed.
+// settleAndTake flushes first if the state database still lacks what it should know of a segment that goes: the
+// producers at its end are the state that the rest of the log begins with.
+func (l *Log) settleAndTake(offset int64) ([]*segment, error) {
+	l.flushing <- struct{}{}
+	defer func() { <-l.flushing }()
+	l.mu.Lock()
+	below := l.countBelow(offset)
+	unsettled := slices.ContainsFunc(l.segments[:below], l.unsettled)
+	l.mu.Unlock()
+	if unsettled {
+		if err := l.flush(); err != nil {
+			return nil, err
+		}
+	}
+	return l.takeBelow(offset), nil
+}
+
+// countBelow is how many segments end at or below an offset, the active one never; it needs mu.
+func (l *Log) countBelow(offset int64) int {
+	n := 0
+	for n < len(l.segments)-1 && l.segments[n+1].baseOffset <= offset {
+		n++
+	}
+	return n
+}
+
+// unsettled needs mu.
+func (l *Log) unsettled(s *segment) bool {
+	return slices.ContainsFunc(l.pendingStates, func(p pendingState) bool { return p.segment == s })
+}
+
+// takeBelow takes the segments out of the log, except what was sealed a moment ago and goes next time. Readers that
+// have found one of them finish undisturbed.
 func (l *Log) takeBelow(offset int64) []*segment {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.closed {
 		return nil
 	}
-	n := 0
-	for n < len(l.segments)-1 && l.segments[n+1].baseOffset <= offset {
-		n++
+	dropped := slices.Clone(l.segments[:l.countBelow(offset)])
+	if n := slices.IndexFunc(dropped, l.unsettled); n >= 0 {
+		dropped = dropped[:n]
 	}
-	if n == 0 {
+	if len(dropped) == 0 {
 		return nil
 	}
-	dropped := slices.Clone(l.segments[:n])
 	for _, s := range dropped {
 		l.size.Add(-s.state.Size)
-	}
-	l.segments = slices.Clone(l.segments[n:])
-	l.unflushedFrom = max(l.unflushedFrom-n, 0)
-	l.pendingStates = slices.DeleteFunc(l.pendingStates, func(p pendingState) bool {
-		return slices.Contains(dropped, p.segment)
-	})
-	l.localStart.Store(l.segments[0].baseOffset)
-	for _, s := range dropped {
 		l.dropSegment(s)
 	}
+	l.segments = slices.Clone(l.segments[len(dropped):])
+	l.unflushedFrom = max(l.unflushedFrom-len(dropped), 0)
+	l.localStart.Store(l.segments[0].baseOffset)
 	return dropped
 }

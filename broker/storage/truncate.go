@@ -65,7 +65,6 @@ func (l *Log) planTruncate(offset int64) (*truncation, error) {
 	l.mu.Lock()
 	at := l.segmentIndex(offset)
 	view := l.viewOf(at)
-	segments := slices.Clone(l.segments[:at])
 	l.mu.Unlock()
 
 	if err := view.acquire(); err != nil {
@@ -90,17 +89,10 @@ func (l *Log) planTruncate(offset int64) (*truncation, error) {
 	t.last.state.FirstAppendedAt = view.segment.state.FirstAppendedAt
 	t.last.state.LastAppendedAt = view.segment.state.LastAppendedAt
 	l.mu.Unlock()
-	now := time.Now().UnixMilli()
-	if t.producers, err = l.restoreProducers(l.localStart.Load(), t.endOffset, now); err != nil {
+	if t.producers, err = l.restoreProducers(t.endOffset, time.Now().UnixMilli()); err != nil {
 		return nil, err
 	}
-	for _, s := range append(segments, view.segment) {
-		if err := l.replayProducersTo(t.producers, s, t.endOffset, now); err != nil {
-			return nil, err
-		}
-	}
-	t.producers.endOffset = t.endOffset
-	return t, nil
+	return t, replayProducers(l.reaches(), t.producers, t.endOffset)
 }
 
 // prefix is the segment as it will be when its file is cut.
@@ -144,6 +136,9 @@ func (l *Log) cutTo(t *truncation) error {
 		if err := l.forgetSegment(s); err != nil {
 			return err
 		}
+	}
+	if err := l.forgetProducersAbove(t.endOffset); err != nil {
+		return fmt.Errorf("truncate %s: %w", l.topicPartition, err)
 	}
 	return l.flush()
 }
