@@ -14,6 +14,7 @@ import (
 	"time"
 
 	pebblevfs "github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/klauspost/compress/zstd"
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"go.uber.org/goleak"
@@ -239,11 +240,28 @@ func (s *scenario) client(options ...kgo.Opt) *kgo.Client {
 		kgo.Dialer(func(ctx context.Context, _, address string) (net.Conn, error) { return host.Dial(ctx, address) }),
 		kgo.RecordPartitioner(kgo.ManualPartitioner()),
 		kgo.ProducerBatchCompression(kgo.NoCompression()),
+		kgo.WithDecompressor(decompressor{kgo.DefaultDecompressor()}),
 		kgo.WithLogger(kgo.BasicLogger(s.t.Output(), kgo.LogLevelInfo, nil)),
 		kgo.MetadataMinAge(100 * time.Millisecond),
 	}, options...)...)).orFail(s.t)
 	s.t.Cleanup(client.Close)
 	return client
+}
+
+// decompressor is the client's own but for zstd: a finalizer, which runs outside the bubble, would close the decoder, and
+// that ends the program.
+type decompressor struct{ kgo.Decompressor }
+
+func (d decompressor) Decompress(data []byte, codec kgo.CompressionCodecType) ([]byte, error) {
+	if codec != kgo.CodecZstd {
+		return d.Decompressor.Decompress(data, codec)
+	}
+	decoder, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(1))
+	if err != nil {
+		return nil, err
+	}
+	defer decoder.Close()
+	return decoder.DecodeAll(data, nil)
 }
 
 func (s *scenario) admin() *kadm.Client {
@@ -272,15 +290,8 @@ func (s *scenario) leaderEpoch(topic string, partition int32) int32 {
 // verifyLogs checks every checksum, record, offset and index of the broker's logs. The broker must be stopped, or idle.
 func (s *scenario) verifyLogs() {
 	s.t.Helper()
-	dir := path.Join(dataDir, "log")
-	folders := try(s.disks.files.List(dir)).orFail(s.t)
-	for _, folder := range folders {
-		info := try(s.disks.files.Stat(path.Join(dir, folder))).orFail(s.t)
-		if !info.IsDir() {
-			continue
-		}
-		report, err := storage.Verify(s.disks.files, path.Join(dir, folder))
-		must(s.t, err)
+	for _, folder := range s.logFolders() {
+		report := try(storage.Verify(s.disks.files, path.Join(dataDir, "log", folder))).orFail(s.t)
 		for _, problem := range report.Problems {
 			s.t.Errorf("%+v", problem)
 		}
@@ -292,6 +303,15 @@ func (s *scenario) localSegments(topic string, partition int32) []string {
 	s.t.Helper()
 	names := try(s.disks.files.List(path.Join(dataDir, "log", fmt.Sprintf("%s-%d", topic, partition)))).orFail(s.t)
 	return slices.DeleteFunc(names, func(name string) bool { return path.Ext(name) != ".log" })
+}
+
+// logFolders are the folders of partitions on local disk, deleted ones too.
+func (s *scenario) logFolders() []string {
+	s.t.Helper()
+	dir := path.Join(dataDir, "log")
+	return slices.DeleteFunc(try(s.disks.files.List(dir)).orFail(s.t), func(name string) bool {
+		return !try(s.disks.files.Stat(path.Join(dir, name))).orFail(s.t).IsDir()
+	})
 }
 
 // objects are the keys in the bucket.
