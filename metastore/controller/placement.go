@@ -17,9 +17,9 @@ const MaxPartitionsPerRequest = 100_000
 // Placement is the controller's part in creating topics and partitions. It keeps nothing.
 type Placement struct{}
 
-// Place spreads the replicas of new partitions of one topic; first is the number of the first of them. Leaders go round all brokers, beginning at another one for each topic;
-// followers go round as well, one step further after each round of leaders, and a rack gets a second replica of a
-// partition only when every rack has one.
+// Place spreads the replicas of new partitions of one topic; first is the number of the first of them. Leaders go round
+// all brokers, beginning at another one for each topic; followers go round as well, one step further after each round
+// of leaders, and a rack gets a second replica of a partition only when every rack has one.
 func (Placement) Place(
 	img *image.Image, first, partitions int32, replicationFactor int16,
 ) ([]command.NewPartition, error) {
