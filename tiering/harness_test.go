@@ -113,6 +113,9 @@ var (
 	eventsID  = kafka.TopicIDPartition{ID: testTopic, Partition: 0}
 )
 
+// bump begins a new leader epoch.
+var bump = command.BumpLeaderEpochs{Broker: testBroker}
+
 func must(t testing.TB, err error) {
 	t.Helper()
 	if err != nil {
@@ -211,7 +214,7 @@ func (b *broker) openLogs(ctx context.Context, logger *slog.Logger) {
 		b.t.Fatal(offline.Err)
 	}
 	if !result.Clean {
-		b.propose(command.BumpLeaderEpochs{Broker: testBroker})
+		b.propose(bump)
 	}
 	b.run(ctx, b.logs.Run)
 }
@@ -247,7 +250,7 @@ func (b *broker) watch(img *image.Image, delta image.Delta) {
 
 func (b *broker) lead(topic *image.Topic, index int32) {
 	tp := kafka.TopicPartition{Topic: topic.Name, Partition: index}
-	log, err := b.logs.Create(tp, topic.ID, b.logConfig())
+	log, err := b.logs.Create(tp, topic.ID, b.logConfig(), kafka.UUID{})
 	if err != nil {
 		b.t.Error(err)
 		return

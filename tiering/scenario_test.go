@@ -224,7 +224,7 @@ func (s *script) delete(*datadriven.TestData) string {
 }
 
 func (s *script) newEpoch(*datadriven.TestData) string {
-	s.broker.propose(command.BumpLeaderEpochs{Broker: testBroker})
+	s.broker.propose(bump)
 	s.broker.settle()
 	return ""
 }

@@ -142,18 +142,18 @@ func (c *chunks) load(o *object, index int64, urgent bool) *chunk {
 	c.known[next.id] = next
 	c.reader.work.Go(func() {
 		defer close(next.ready)
-		next.data, next.err = c.download(o, next)
+		ctx, leave, err := c.reader.await(next.ticket)
+		if err == nil {
+			defer leave() // only then: until it is settled, it cannot be evicted for the sake of the next one
+			next.data, err = c.download(ctx, o, next)
+		}
+		next.err = err
 		c.settle(next)
 	})
 	return next
 }
 
-func (c *chunks) download(o *object, next *chunk) ([]byte, error) {
-	ctx, leave, err := c.reader.await(next.ticket)
-	if err != nil {
-		return nil, err
-	}
-	defer leave()
+func (c *chunks) download(ctx context.Context, o *object, next *chunk) ([]byte, error) {
 	c.reserve(next)
 	data := make([]byte, next.size)
 	position := next.id.index * o.chunkBytes

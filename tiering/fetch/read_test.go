@@ -1,0 +1,460 @@
+package fetch
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/firnlog/firn/broker/record"
+	"github.com/firnlog/firn/broker/storage"
+	"github.com/firnlog/firn/internal/kafka"
+	"github.com/firnlog/firn/tiering/objectstore"
+	"github.com/firnlog/firn/tiering/segment"
+)
+
+// bigSegment adds a segment of so many batches of about 1 MiB, ten records each.
+func (r *remote) bigSegment(batches int) {
+	r.t.Helper()
+	var all []record.Batch
+	for i := range batches {
+		all = append(all, batchOf(10, mib, r.next+int64(10*i)))
+	}
+	r.add(0, all...)
+}
+
+func TestManyReadersOfAChunkShareOneRequest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRemote(t)
+		r.bigSegment(3)
+		r.delay = 100 * time.Millisecond
+		reader := r.reader()
+		var wait sync.WaitGroup
+		for i := range 50 {
+			wait.Go(func() {
+				result, err := r.read(reader, int64(i%30), mib/2)
+				if err != nil || len(result.Data) == 0 {
+					t.Errorf("%d bytes, %v", len(result.Data), err)
+					return
+				}
+				result.Release()
+			})
+		}
+		wait.Wait()
+		if got := r.requests(); !slices.Equal(got, []string{"0 tail", "0 chunk 0"}) {
+			t.Errorf("%q", got)
+		}
+		if r.listed != 1 {
+			t.Errorf("the manifest was decoded %d times", r.listed)
+		}
+		if held := r.metric("firn_tier_fetch_held_bytes"); held != 0 {
+			t.Errorf("%v bytes are held by nobody", held)
+		}
+	})
+}
+
+func TestAReaderThatGoesOnInOrderIsReadAheadOf(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRemote(t)
+		r.bigSegment(40) // eleven chunks
+		r.bigSegment(20)
+		reader := r.reader(func(o *Options) { o.ReadAheadBytes = 16 * mib })
+		var got []string
+		offset := int64(0)
+		asked := map[string]bool{}
+		for offset < 600 {
+			result, err := r.read(reader, offset, mib+mib/2)
+			must(t, err)
+			synctest.Wait() // what is read ahead arrives
+			for _, request := range r.requests() {
+				if asked[request] {
+					t.Errorf("%s was asked for twice", request)
+				}
+				asked[request] = true
+			}
+			if offset == 0 || offset == 10 || offset == 40 || offset == 80 || offset == 120 {
+				got = append(got, strings.Join(chunksOf(asked), " "))
+			}
+			offset = result.NextOffset
+			result.Release()
+		}
+		want := []string{
+			"0/0",                         // a first read may be the only one
+			"0/0 0/1",                     // going on in it: one chunk ahead
+			"0/0 0/1 0/2 0/3",             // two chunks ahead in the next one
+			"0/0 0/1 0/2 0/3 0/4 0/5 0/6", // four
+			"0/0 0/1 0/2 0/3 0/4 0/5 0/6 0/7",
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("%q", got)
+		}
+		if len(asked) != 2+11+6 {
+			t.Errorf("%d requests in all", len(asked))
+		}
+		if wasted := r.metric("firn_tier_fetch_chunks_wasted_total"); wasted != 0 {
+			t.Errorf("%v chunks were read ahead for nothing", wasted)
+		}
+	})
+}
+
+// chunksOf lists chunks as segment/chunk.
+func chunksOf(asked map[string]bool) []string {
+	var out []string
+	for request := range asked {
+		if name, chunk, found := strings.Cut(request, " chunk "); found {
+			out = append(out, name+"/"+chunk)
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+func TestAReaderThatSeeksIsNotReadAheadOf(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRemote(t)
+		r.bigSegment(40)
+		reader := r.reader()
+		for _, offset := range []int64{10, 220, 100, 330} {
+			result, err := r.read(reader, offset, mib/2)
+			must(t, err)
+			result.Release()
+		}
+		synctest.Wait()
+		if got := r.requests(); len(got) != 5 {
+			t.Errorf("%q", got)
+		}
+	})
+}
+
+// A consumer whose answer came too late for it asks for the same offset again.
+func TestAReaderThatAsksAgainIsTheSameReader(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRemote(t)
+		r.bigSegment(40)
+		reader := r.reader()
+		for _, offset := range []int64{0, 0, 0, 10, 10, 10} {
+			result, err := r.read(reader, offset, mib)
+			must(t, err)
+			result.Release()
+			synctest.Wait()
+		}
+		if got := r.requests(); !slices.Equal(got, []string{"0 tail", "0 chunk 0", "0 chunk 1"}) {
+			t.Errorf("%q", got)
+		}
+	})
+}
+
+func TestMemoryIsBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRemote(t)
+		for range 2 {
+			r.bigSegment(40)
+		}
+		const limit = 32 * mib
+		reader := r.reader(func(o *Options) { o.MemoryBytes, o.ReadAheadBytes = limit, 32*mib })
+		r.delay = 10 * time.Millisecond
+		var wait sync.WaitGroup
+		for i := range 8 { // eight readers at different places
+			wait.Go(func() {
+				for offset := int64(100 * i); offset < int64(100*i+90); {
+					result, err := r.read(reader, offset, 2*mib)
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					offset = result.NextOffset
+					reader.chunks.mu.Lock()
+					bytes, ahead := reader.chunks.bytes, reader.chunks.aheadBytes
+					reader.chunks.mu.Unlock()
+					if bytes > limit*7/8 || ahead > limit/2 {
+						t.Errorf("%d bytes of chunks, %d of them read ahead", bytes, ahead)
+					}
+					result.Release()
+				}
+			})
+		}
+		wait.Wait()
+		reader.chunks.mu.Lock()
+		defer reader.chunks.mu.Unlock()
+		var sum int64
+		for _, known := range reader.chunks.known {
+			sum += known.size
+		}
+		if sum != reader.chunks.bytes {
+			t.Errorf("%d bytes are in the books, %d in the cache", reader.chunks.bytes, sum)
+		}
+		if r.mostGet > 7 { // 28 MiB for chunks of 4 MiB
+			t.Errorf("%d requests at a time", r.mostGet)
+		}
+	})
+}
+
+// Data stays what it is while it is held, however much is read meanwhile.
+func TestHeldDataOutlivesItsChunk(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRemote(t)
+		r.bigSegment(40)
+		reader := r.reader(func(o *Options) { o.MemoryBytes, o.ReadAheadBytes = 10*mib, 0 })
+		first, err := r.read(reader, 0, mib)
+		must(t, err)
+		before := checksum(first.Data)
+		for offset := int64(50); offset < 400; offset += 40 {
+			result, err := r.read(reader, offset, mib)
+			must(t, err)
+			result.Release()
+		}
+		if reader.chunks.peek(&object{reader: reader, entry: r.entries[0]}, 0) != nil {
+			t.Error("the first chunk is still there")
+		}
+		if checksum(first.Data) != before || !bytes.Equal(first.Data, r.data[:len(first.Data)]) {
+			t.Error("held data has changed")
+		}
+		first.Release()
+		if held := r.metric("firn_tier_fetch_held_bytes"); held != 0 {
+			t.Errorf("%v bytes are held by nobody", held)
+		}
+	})
+}
+
+// TI-23: a client that has gone is no error, and what it asked for is not thrown away.
+func TestTI23WhoLeavesIsNoErrorAndTheDownloadIsKept(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRemote(t)
+		r.bigSegment(3)
+		r.delay = 10 * time.Second
+		reader := r.reader()
+		ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
+		defer cancel()
+		got := <-startRead(ctx, reader, storage.RemoteReadRequest{Offset: 0, MaxBytes: mib, AtLeastOne: true, UpTo: 30})
+		if !errors.Is(got.err, context.DeadlineExceeded) {
+			t.Errorf("%v", got.err)
+		}
+		time.Sleep(30 * time.Second)
+		begun := time.Now()
+		result, err := r.read(reader, 0, mib)
+		must(t, err)
+		result.Release()
+		if waited := time.Since(begun); waited > 10*time.Second {
+			t.Errorf("the second reader waits for %v", waited)
+		}
+		if errs := r.metric("kafka_server_brokertopicmetrics_remotefetcherrors_total"); errs != 0 {
+			t.Errorf("%v errors", errs)
+		}
+		if got := r.requests(); !slices.Equal(got, []string{"0 tail", "0 chunk 0"}) {
+			t.Errorf("%q", got)
+		}
+	})
+}
+
+func TestTooManyReadsAreRefusedAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRemote(t)
+		r.bigSegment(1)
+		r.delay = time.Second
+		reader := r.reader(func(o *Options) { o.Concurrency, o.Queue = 1, 2 })
+		req := storage.RemoteReadRequest{Offset: 0, MaxBytes: mib, AtLeastOne: true, UpTo: 10}
+		var answers []<-chan answer
+		for range 5 {
+			answers = append(answers, startRead(context.Background(), reader, req))
+		}
+		refused := 0
+		for _, done := range answers {
+			if got := <-done; got.err != nil {
+				refused++
+				if code := kafka.CodeOf(got.err); !code.Retriable() || code == kafka.OffsetOutOfRange {
+					t.Errorf("%v", got.err)
+				}
+			} else {
+				got.result.Release()
+			}
+		}
+		if refused != 2 {
+			t.Errorf("%d of 5 reads were refused", refused)
+		}
+	})
+}
+
+// Demand goes first: who waits for an answer does not wait for what is only read ahead.
+func TestReadingAheadDoesNotDelayWhoWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRemote(t)
+		r.bigSegment(60)
+		r.bigSegment(3)
+		reader := r.reader(func(o *Options) { o.Concurrency = 1 })
+		for _, offset := range []int64{0, 10, 40, 80} { // 28 MiB are to be read ahead
+			result, err := r.read(reader, offset, mib)
+			must(t, err)
+			result.Release()
+			if offset == 40 {
+				r.mu.Lock()
+				r.delay = time.Second // from here on the store is slow
+				r.mu.Unlock()
+			}
+		}
+		begun := time.Now()
+		result, err := r.read(reader, 600, mib)
+		must(t, err)
+		result.Release()
+		// One request is under way; then come the tail and the chunk.
+		if waited := time.Since(begun); waited > 3*time.Second {
+			t.Errorf("it takes %v", waited)
+		}
+	})
+}
+
+func TestAChunkThatArrivesDamagedIsAskedForOnceMore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRemote(t)
+		r.bigSegment(3)
+		reader := r.reader()
+		r.tail(reader, 0)
+		r.damage = 1
+		result, err := r.read(reader, 0, 1)
+		must(t, err)
+		if !bytes.HasPrefix(r.data, result.Data) {
+			t.Error("damaged data was answered")
+		}
+		result.Release()
+		if got := r.requests(); !slices.Equal(got, []string{"0 tail", "0 chunk 0", "0 chunk 0"}) {
+			t.Errorf("%q", got)
+		}
+	})
+}
+
+func TestAnObjectThatStaysDamagedIsAnErrorAndNotKept(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRemote(t)
+		r.bigSegment(3)
+		reader := r.reader()
+		r.tail(reader, 0)
+		r.damage = 2
+		if _, err := r.read(reader, 0, mib); kafka.CodeOf(err) != kafka.KafkaStorageError {
+			t.Errorf("%v", err)
+		}
+		if corrupt := r.metric("firn_tier_corrupt_objects_total"); corrupt != 1 {
+			t.Errorf("%v corrupt objects", corrupt)
+		}
+		result, err := r.read(reader, 0, mib) // it was the network after all
+		must(t, err)
+		result.Release()
+	})
+}
+
+// TI-04: behind the last batch of a segment the next segment goes on, at last the local log.
+func TestTI04AHoleAtTheEndOfASegmentIsCrossed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRemote(t)
+		r.add(5, batchOf(3, 300, 0)) // [0, 3), answers for [0, 8)
+		r.add(0, batchOf(3, 300, 8)) // [8, 11)
+		r.add(4)                     // [11, 15): nothing at all
+		r.add(2, batchOf(1, 100, 15))
+		reader := r.reader()
+		for offset, want := range map[int64]int64{0: 0, 2: 0, 3: 8, 7: 8, 8: 8, 11: 15, 14: 15} {
+			result, err := r.read(reader, offset, 1)
+			must(t, err)
+			if result.FirstOffset != want || len(result.Data) == 0 {
+				t.Errorf("offset %d: batch %d, %d bytes", offset, result.FirstOffset, len(result.Data))
+			}
+			result.Release()
+		}
+		r.local = localLog(t, 18)
+		r.next = 20
+		result, err := r.read(reader, 16, mib)
+		must(t, err)
+		if result.FirstOffset != 18 || result.NextOffset != 20 || len(result.Data) == 0 {
+			t.Errorf("[%d, %d), %d bytes of the local log", result.FirstOffset, result.NextOffset, len(result.Data))
+		}
+		result.Release()
+		// Nothing is committed there yet.
+		got := <-startRead(context.Background(), reader,
+			storage.RemoteReadRequest{Offset: 17, MaxBytes: 1, AtLeastOne: true, UpTo: 18})
+		if must(t, got.err); len(got.result.Data) != 0 || got.result.NextOffset != 17 {
+			t.Errorf("%+v", got.result)
+		}
+		got.result.Release()
+	})
+}
+
+func TestOnlyBelowTheStartIsAnOffsetOutOfRange(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRemote(t)
+		r.bigSegment(1)
+		r.bigSegment(1)
+		reader := r.reader()
+		code := func(offset int64) kafka.Errno {
+			result, err := r.read(reader, offset, 1)
+			if err == nil {
+				result.Release()
+			}
+			return kafka.CodeOf(err)
+		}
+		r.advance(12)
+		for offset, want := range map[int64]kafka.Errno{
+			0: kafka.OffsetOutOfRange, 11: kafka.OffsetOutOfRange, 12: kafka.None,
+		} {
+			if got := code(offset); got != want {
+				t.Errorf("offset %d: %v", offset, got)
+			}
+		}
+		r.next = 40
+		if got := code(25); got != kafka.KafkaStorageError { // not remote, although somebody thinks so
+			t.Errorf("past the end: %v", got)
+		}
+		got := make(chan error, 1)
+		reader.StartRead(context.Background(), kafka.TopicIDPartition{ID: kafka.TopicID{9}},
+			storage.RemoteReadRequest{UpTo: 1}, func(_ storage.RemoteReadResult, err error) { got <- err })
+		if code := kafka.CodeOf(<-got); code != kafka.NotLeaderOrFollower {
+			t.Errorf("an unknown partition: %v", code)
+		}
+	})
+}
+
+// TI-01: retention is faster than a reader. The object is gone, and so is the offset.
+func TestTI01AnObjectRemovedUnderAReaderIsLookedUpAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRemote(t)
+		r.bigSegment(1)
+		r.bigSegment(1)
+		reader := r.reader()
+		key := segment.KeyOf(cluster, tp, r.entries[0]).String()
+		r.onGet = func() {
+			r.onGet = nil
+			r.advance(10)
+			must(t, r.bucket.Delete(context.Background(), key))
+		}
+		if _, err := r.read(reader, 5, 1); kafka.CodeOf(err) != kafka.OffsetOutOfRange {
+			t.Errorf("%v", err)
+		}
+		if missing := r.metric("firn_tier_missing_objects_total"); missing != 0 {
+			t.Errorf("%v objects are missing", missing)
+		}
+		must(t, r.bucket.Delete(context.Background(), segment.KeyOf(cluster, tp, r.entries[0]).String()))
+		if _, err := r.read(reader, 15, 1); kafka.CodeOf(err) != kafka.KafkaStorageError {
+			t.Errorf("%v", err)
+		}
+		if missing := r.metric("firn_tier_missing_objects_total"); missing != 1 {
+			t.Errorf("%v objects are missing", missing)
+		}
+	})
+}
+
+func TestAnOutageIsRetriable(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRemote(t)
+		r.bigSegment(1)
+		reader := r.reader()
+		r.refuse = &objectstore.Error{Operation: objectstore.OpGet, Kind: objectstore.ErrUnavailable, Status: "503"}
+		if _, err := r.read(reader, 0, 1); kafka.CodeOf(err) != kafka.KafkaStorageError {
+			t.Errorf("%v", err)
+		}
+		r.refuse = nil
+		result, err := r.read(reader, 0, 1)
+		must(t, err)
+		result.Release()
+	})
+}
