@@ -87,7 +87,7 @@ func (m *Manager) applyPartition(topic *image.Topic, index int32, cfg *config.To
 // open finds or creates the log. A log that cannot be had makes the partition answer a storage error; it is never
 // created anew elsewhere, as that would silently begin an empty history.
 func (p *Partition) open(cfg storage.Config, directory kafka.UUID) {
-	log, err := p.openLog(cfg, directory)
+	log, err := p.manager.options.Logs.Create(p.topicPartition, p.id.ID, cfg, directory)
 	if err != nil {
 		p.fault = fmt.Errorf("%s is not served: %w", p.topicPartition, err)
 		p.manager.options.Logger.Error("partition is not served", "partition", p.topicPartition.String(), "err", err)
@@ -95,14 +95,6 @@ func (p *Partition) open(cfg storage.Config, directory kafka.UUID) {
 	}
 	p.log = log
 	log.OnFlush(func(int64) { p.advance() })
-}
-
-func (p *Partition) openLog(cfg storage.Config, directory kafka.UUID) (*storage.Log, error) {
-	here := func(dir storage.Directory) bool { return dir.ID == directory }
-	if !slices.ContainsFunc(p.manager.options.Logs.Directories(), here) {
-		return nil, fmt.Errorf("its log directory %s is not here: check log.dirs: %w", directory, kafka.KafkaStorageError)
-	}
-	return p.manager.options.Logs.Create(p.topicPartition, p.id.ID, cfg)
 }
 
 // apply takes over leadership, settings and tier state from the image.

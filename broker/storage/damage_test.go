@@ -162,7 +162,7 @@ func TestPartitionInTwoDirectoriesServesFromNeither(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := m.Create(testTopic, testID, Config{}); err != nil {
+		if _, err := m.Create(testTopic, testID, Config{}, kafka.UUID{}); err != nil {
 			t.Fatal(err)
 		}
 		if err := m.Close(); err != nil {

@@ -114,7 +114,7 @@ func (s *scenario) open(d *datadriven.TestData) (string, error) {
 		out = "clean\n"
 	}
 	var err error
-	if s.log, err = s.manager.Create(testTopic, testID, s.config); err != nil {
+	if s.log, err = s.manager.Create(testTopic, testID, s.config, kafka.UUID{}); err != nil {
 		return out, err
 	}
 	return out + s.offsetsLine(), nil

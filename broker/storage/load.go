@@ -196,10 +196,12 @@ func (m *Manager) newLog(dir *directory, tp kafka.TopicPartition, id kafka.Topic
 	return l
 }
 
-// Create makes the log of a new partition in the directory with the fewest logs, or returns the one that exists. If
-// the state database remembers flushed records of it, the folder has been lost, and a new one would hide that. The
-// first flush makes the folder durable together with the first records.
-func (m *Manager) Create(tp kafka.TopicPartition, id kafka.TopicID, config Config) (*Log, error) {
+// Create makes the log of a new partition in the directory of the given id, or in the one with the fewest logs if that
+// is zero; or it returns the log that exists. A directory that is not here, or not the one in which the log lies, is an
+// error: a partition is never begun anew elsewhere. If the state database remembers flushed records of it, the folder
+// has been lost, and a new one would hide that. The first flush makes the folder durable together with the first
+// records.
+func (m *Manager) Create(tp kafka.TopicPartition, id kafka.TopicID, config Config, directory kafka.UUID) (*Log, error) {
 	m.mu.Lock()
 	for m.busy[tp] != nil { // somebody else is making the log, or an earlier one is giving up the folder's name
 		busy := m.busy[tp]
@@ -207,12 +209,12 @@ func (m *Manager) Create(tp kafka.TopicPartition, id kafka.TopicID, config Confi
 		<-busy
 		m.mu.Lock()
 	}
-	l, err := m.existing(tp, id)
+	l, err := m.existing(tp, id, directory)
 	if l != nil || err != nil {
 		m.mu.Unlock()
 		return l, err
 	}
-	dir, err := m.emptiestDirectory()
+	dir, err := m.chooseDirectory(directory)
 	if err != nil {
 		m.mu.Unlock()
 		return nil, err
@@ -238,7 +240,7 @@ func (m *Manager) Create(tp kafka.TopicPartition, id kafka.TopicID, config Confi
 }
 
 // existing needs mu. No log and no error means that there is none.
-func (m *Manager) existing(tp kafka.TopicPartition, id kafka.TopicID) (*Log, error) {
+func (m *Manager) existing(tp kafka.TopicPartition, id kafka.TopicID, directory kafka.UUID) (*Log, error) {
 	if offline, found := m.offline[tp]; found {
 		return nil, offline.Err
 	}
@@ -248,6 +250,10 @@ func (m *Manager) existing(tp kafka.TopicPartition, id kafka.TopicID) (*Log, err
 	}
 	if l.id != id {
 		return nil, fmt.Errorf("the log of %s is that of topic id %s, not %s: %w", tp, l.id, id, kafka.InconsistentTopicID)
+	}
+	if !directory.IsZero() && l.DirectoryID() != directory {
+		return nil, fmt.Errorf("the log of %s lies in %s, and not in the directory with id %s where it should be: %w",
+			tp, l.dir.path, directory, kafka.KafkaStorageError)
 	}
 	return l, l.Err()
 }
@@ -262,6 +268,19 @@ func (m *Manager) reserve(tp kafka.TopicPartition) (done func()) {
 		m.mu.Unlock()
 		close(busy)
 	}
+}
+
+// chooseDirectory finds the directory for a new log; it needs mu.
+func (m *Manager) chooseDirectory(wanted kafka.UUID) (*directory, error) {
+	if wanted.IsZero() {
+		return m.emptiestDirectory()
+	}
+	for _, dir := range m.dirs {
+		if dir.id == wanted {
+			return dir, dir.err()
+		}
+	}
+	return nil, fmt.Errorf("its log directory, with id %s, is not among log.dirs: %w", wanted, kafka.KafkaStorageError)
 }
 
 func (m *Manager) emptiestDirectory() (*directory, error) {

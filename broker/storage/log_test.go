@@ -57,7 +57,7 @@ func (d *disk) start(t tb, config Config, change ...func(*ManagerOptions)) (*Man
 func (d *disk) open(t tb, config Config, change ...func(*ManagerOptions)) (*Manager, *Log) {
 	t.Helper()
 	m, _ := d.start(t, config, change...)
-	l, err := m.Create(testTopic, testID, config)
+	l, err := m.Create(testTopic, testID, config, kafka.UUID{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -125,7 +125,7 @@ func TestUnknownFoldersArePutAsideAndDeletedOnesRemoved(t *testing.T) {
 	}
 	m, _ := load()
 	for i, tp := range []kafka.TopicPartition{testTopic, long, {Topic: "kept", Partition: 3}, {Topic: "dropped"}} {
-		l, err := m.Create(tp, kafka.TopicID{byte(i + 1)}, Config{})
+		l, err := m.Create(tp, kafka.TopicID{byte(i + 1)}, Config{}, kafka.UUID{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -196,7 +196,7 @@ func TestDeletedLogGoesAsideAtOnceAndFromDiskLater(t *testing.T) {
 			t.Fatalf("the state database still knows %d keys of it", len(d.store.values))
 		}
 		// A topic of the same name can be made at once; what a reader holds stays readable.
-		again, err := m.Create(testTopic, kafka.TopicID{7}, config)
+		again, err := m.Create(testTopic, kafka.TopicID{7}, config, kafka.UUID{})
 		if err != nil || again.EndOffset() != 0 {
 			t.Fatal(again, err)
 		}
@@ -409,7 +409,7 @@ func TestFailedSyncTakesTheDirectoryOffline(t *testing.T) {
 	}
 	var logs []*Log
 	for i := range 4 {
-		l, err := m.Create(kafka.TopicPartition{Topic: "t", Partition: int32(i)}, testID, Config{})
+		l, err := m.Create(kafka.TopicPartition{Topic: "t", Partition: int32(i)}, testID, Config{}, kafka.UUID{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -431,7 +431,7 @@ func TestFailedSyncTakesTheDirectoryOffline(t *testing.T) {
 	if syncs != 1 || len(failed) != 1 {
 		t.Errorf("%d syncs after the first one failed, %d reports", syncs, len(failed))
 	}
-	l, err := m.Create(kafka.TopicPartition{Topic: "new"}, kafka.TopicID{4}, Config{})
+	l, err := m.Create(kafka.TopicPartition{Topic: "new"}, kafka.TopicID{4}, Config{}, kafka.UUID{})
 	if err != nil || l.Dir() != "b" {
 		t.Errorf("a new log is made in %v, %v", l, err)
 	}
@@ -461,7 +461,7 @@ func TestDirectoryThatCannotBeReadLeavesTheOthersServing(t *testing.T) {
 	if _, err := m.Load(t.Context(), nil); err != nil {
 		t.Fatal(err)
 	}
-	if l, err := m.Create(testTopic, testID, Config{}); err != nil || l.Dir() != "b" {
+	if l, err := m.Create(testTopic, testID, Config{}, kafka.UUID{}); err != nil || l.Dir() != "b" {
 		t.Fatal(l, err)
 	}
 	if err := m.Close(); err != nil {
@@ -470,5 +470,40 @@ func TestDirectoryThatCannotBeReadLeavesTheOthersServing(t *testing.T) {
 	opts.Dirs = opts.Dirs[:1]
 	if _, err := NewManager(opts); err == nil {
 		t.Fatal("a broker without any usable directory starts")
+	}
+}
+
+func TestLogIsMadeInTheDirectoryItBelongsToOrNotAtAll(t *testing.T) {
+	m, err := NewManager(ManagerOptions{
+		FS: vfs.NewMem(), Dirs: []Directory{{Path: "a"}, {Path: "b"}}, Store: newMemoryStore(),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := m.Load(t.Context(), nil); err != nil {
+		t.Fatal(err)
+	}
+	dirs := m.Directories()
+	for i, want := range []Directory{dirs[1], dirs[1], dirs[0]} {
+		tp := kafka.TopicPartition{Topic: "t", Partition: int32(i)}
+		if l, err := m.Create(tp, testID, Config{}, want.ID); err != nil || l.Dir() != want.Path {
+			t.Errorf("%s: %v, %v", tp, l, err)
+		}
+	}
+	first := kafka.TopicPartition{Topic: "t"}
+	if l, err := m.Create(first, testID, Config{}, dirs[1].ID); err != nil || l == nil {
+		t.Errorf("the log that exists: %v", err)
+	}
+	for name, directory := range map[string]kafka.UUID{"another directory": dirs[0].ID, "one that is not here": {9}} {
+		tp := kafka.TopicPartition{Topic: "t", Partition: 9}
+		if name == "another directory" {
+			tp = first
+		}
+		if _, err := m.Create(tp, testID, Config{}, directory); kafka.CodeOf(err) != kafka.KafkaStorageError {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if err := m.Close(); err != nil {
+		t.Fatal(err)
 	}
 }

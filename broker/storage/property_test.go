@@ -36,7 +36,7 @@ func (m *modelLog) open(t *rapid.T) {
 	if len(result.Offline) > 0 {
 		t.Fatalf("offline: %v", result.Offline[0].Err)
 	}
-	l, err := m.manager.Create(testTopic, testID, m.config)
+	l, err := m.manager.Create(testTopic, testID, m.config, kafka.UUID{})
 	if err != nil {
 		t.Fatal(err)
 	}
