@@ -124,10 +124,10 @@ func TestPackagesImportOnlyWhatTheTableAllows(t *testing.T) {
 // Whatever is wrong in one of our files shows in the same few calls.
 var forbidden = []struct {
 	call   string
-	except func(file *sourceFile) bool
+	except func(file *sourceFile) bool // nil: nobody
 	reason string
 }{
-	{call: "time.Sleep", except: hasBubble, reason: "wait for what happens; sleep in a synctest bubble only"},
+	{call: "time.Sleep", except: inBubble, reason: "wait for what happens; sleep in a synctest bubble only"},
 	{call: "slog.Default", reason: "a logger is handed in"},
 	{call: "slog.SetDefault", reason: "a logger is handed in"},
 	{call: "http.DefaultClient", reason: "a client is made where its time-outs are known"},
@@ -143,9 +143,8 @@ var forbidden = []struct {
 
 func isTest(file *sourceFile) bool    { return file.isTest }
 func isCommand(file *sourceFile) bool { return file.syntax.Name.Name == "main" || file.isTest }
-func hasBubble(file *sourceFile) bool {
-	return file.isTest && slices.Contains(file.imports(), "testing/synctest")
-}
+
+func inBubble(file *sourceFile) bool { return file.isTest && file.bubbles }
 
 func TestSourceKeepsToTheRules(t *testing.T) {
 	for _, file := range sourceFiles(t) {
@@ -248,8 +247,10 @@ type sourceFile struct {
 	name   string // from the root
 	folder string
 	isTest bool
-	set    *token.FileSet
-	syntax *ast.File
+	// bubbles says that tests of the folder run in fake time; which of their helpers do cannot be told from here.
+	bubbles bool
+	set     *token.FileSet
+	syntax  *ast.File
 }
 
 func (f *sourceFile) at(node ast.Node) token.Position { return f.set.Position(node.Pos()) }
@@ -285,6 +286,15 @@ func sourceFiles(t *testing.T) []*sourceFile {
 	})
 	if len(files) == 0 {
 		t.Fatal("no Go files were found")
+	}
+	bubbles := map[string]bool{}
+	for _, file := range files {
+		if file.isTest && slices.Contains(file.imports(), "testing/synctest") {
+			bubbles[file.folder] = true
+		}
+	}
+	for _, file := range files {
+		file.bubbles = bubbles[file.folder]
 	}
 	return files
 }
