@@ -246,7 +246,8 @@ func testCopy(t *testing.T, s shell) {
 	first := s.ok(t, "", "consume original -f json")
 	s.ok(t, first, "produce copy -f json")
 	for _, partition := range []string{"0", "1"} {
-		want := strings.ReplaceAll(s.ok(t, "", "consume original -f json -p "+partition), `"topic":"original"`, `"topic":"copy"`)
+		want := s.ok(t, "", "consume original -f json -p "+partition)
+		want = strings.ReplaceAll(want, `"topic":"original"`, `"topic":"copy"`)
 		if got := s.ok(t, "", "consume copy -f json -p "+partition); got != want || got == "" {
 			t.Errorf("partition %s is\n%s\nwant\n%s", partition, got, want)
 		}
