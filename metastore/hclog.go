@@ -6,6 +6,7 @@ import (
 	"io"
 	"log"
 	"log/slog"
+	"strings"
 
 	"github.com/hashicorp/go-hclog"
 )
@@ -112,6 +113,6 @@ func (l raftLogger) StandardWriter(*hclog.StandardLoggerOptions) io.Writer { ret
 type lineWriter struct{ logger raftLogger }
 
 func (w lineWriter) Write(line []byte) (int, error) {
-	w.logger.Debug(string(line))
+	w.logger.Debug(strings.TrimSuffix(string(line), "\n"))
 	return len(line), nil
 }

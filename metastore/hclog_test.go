@@ -29,7 +29,7 @@ func TestRaftSpeaksThroughTheStructuredLog(t *testing.T) {
 	named.Trace("tracing")
 	want := `level=DEBUG msg="raft: entering" peer=Leader state=Follower
 level=WARN msg="raft: careful" peer=Leader error=EOF servers="[%+v 1]"
-level=DEBUG msg="raft: plain\n" peer=Leader
+level=DEBUG msg="raft: plain" peer=Leader
 level=DEBUG msg="raft: tracing" peer=Leader
 `
 	if diff := cmp.Diff(want, out.String()); diff != "" {

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"math/rand/v2"
 	"testing"
@@ -33,7 +32,7 @@ func overwrite(t *testing.T, fs vfs.FS, path string, data []byte) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = io.Copy(file, bytes.NewReader(data))
+	_, err = file.Write(bytes.Clone(data))
 	if err := errors.Join(err, file.Sync(), file.Close()); err != nil {
 		t.Fatal(err)
 	}
