@@ -17,7 +17,7 @@ type Delta struct {
 
 	TopicsCreated     []*Topic
 	TopicsDeleted     []*Topic                 // as they were before
-	PartitionsChanged []kafka.TopicIDPartition // added (of new topics, too), or with another leader, epoch, replicas or ISR
+	PartitionsChanged []kafka.TopicIDPartition // new (of new topics, too), or another leader, epoch, replicas or ISR
 	ConfigsChanged    []ConfigResource
 	TierChanged       []kafka.TopicIDPartition
 	BrokersChanged    []kafka.BrokerID
