@@ -31,7 +31,7 @@ func (c *conn) Read(into []byte) (int, error) {
 		case stream.arrived > 0:
 			return stream.take(into), nil
 		case me.wasReset:
-			return 0, c.failed("read", syscall.ECONNRESET)
+			return 0, c.failed("read", os.NewSyscallError("read", syscall.ECONNRESET))
 		case stream.ended:
 			return 0, io.EOF
 		}
@@ -52,9 +52,9 @@ func (c *conn) Write(data []byte) (int, error) {
 		case me.writeDeadline.passed():
 			return written, c.failed("write", os.ErrDeadlineExceeded)
 		case me.wasReset:
-			return written, c.failed("write", syscall.ECONNRESET)
+			return written, c.failed("write", os.NewSyscallError("write", syscall.ECONNRESET))
 		case me.finished || me.peerGone:
-			return written, c.failed("write", syscall.EPIPE)
+			return written, c.failed("write", os.NewSyscallError("write", syscall.EPIPE))
 		case written == len(data):
 			return written, nil
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"os"
 	"strconv"
 	"sync"
 	"syscall"
@@ -164,11 +165,11 @@ func (h *host) listen(ctx context.Context, address string) (*listener, error) {
 	defer m.mu.Unlock()
 	switch {
 	case at.host != h.name:
-		return nil, syscall.EADDRNOTAVAIL
+		return nil, os.NewSyscallError("bind", syscall.EADDRNOTAVAIL)
 	case at.port == 0:
 		at.port = m.freePort(at.host)
 	case m.listeners[at] != nil:
-		return nil, syscall.EADDRINUSE
+		return nil, os.NewSyscallError("bind", syscall.EADDRINUSE)
 	}
 	l := newListener(m, at)
 	m.listeners[at] = l
@@ -235,7 +236,7 @@ func (m *Memory) connect(from string, to endpoint) (*conn, error) {
 	defer m.mu.Unlock()
 	l := m.listeners[to]
 	if l == nil {
-		return nil, syscall.ECONNREFUSED
+		return nil, os.NewSyscallError("connect", syscall.ECONNREFUSED)
 	}
 	between := linkOf(from, to.host)
 	p := newPipe(m, between, m.links[between])
@@ -243,7 +244,7 @@ func (m *Memory) connect(from string, to endpoint) (*conn, error) {
 	near := &conn{pipe: p, side: 0, local: local, remote: to}
 	far := &conn{pipe: p, side: 1, local: to, remote: local}
 	if !l.offer(far) {
-		return nil, syscall.ECONNREFUSED
+		return nil, os.NewSyscallError("connect", syscall.ECONNREFUSED)
 	}
 	m.pipes[p] = struct{}{}
 	return near, nil

@@ -3,6 +3,7 @@ package network
 import (
 	"bytes"
 	"context"
+	"errors"
 	"io"
 	"net"
 	"os"
@@ -203,7 +204,11 @@ func disconnects(t *testing.T, m *Memory) {
 	synctest.Wait()
 	m.Disconnect("a", "c")
 	m.Disconnect("b", "a")
-	wantErr(t, <-results, syscall.ECONNRESET)
+	reset := <-results
+	wantErr(t, reset, syscall.ECONNRESET)
+	if system := (*os.SyscallError)(nil); !errors.As(reset, &system) {
+		t.Errorf("%#v is not an error of the operating system, as which clients know what to try again", reset)
+	}
 	_, err := far.Read(make([]byte, 1))
 	wantErr(t, err, syscall.ECONNRESET)
 	_, err = far.Write([]byte("x"))
