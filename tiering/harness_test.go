@@ -335,15 +335,11 @@ func (b *broker) produce(n int, timestamp int64, options ...func(*record.Builder
 
 func (b *broker) append(batch record.Batch) {
 	b.t.Helper()
-	must(b.t, b.tryAppend(batch))
+	must(b.t, appendTo(b.log(), batch))
 }
 
-func (b *broker) tryAppend(batch record.Batch) error {
+func appendTo(log *storage.Log, batch record.Batch) error {
 	batch, summary, err := record.NewValidator().Validate(slices.Clone(batch), record.AnyOptions())
-	if err != nil {
-		return err
-	}
-	log, err := b.logs.Log(events)
 	if err != nil {
 		return err
 	}
@@ -469,6 +465,23 @@ func (b *broker) count(operation objectstore.Operation) int {
 	}
 	b.calls = nil
 	return n
+}
+
+// metric reads a metric, summed up over its labels.
+func (b *broker) metric(name string) float64 {
+	b.t.Helper()
+	families, err := b.registry.Gather()
+	must(b.t, err)
+	var sum float64
+	for _, family := range families {
+		if family.GetName() != name {
+			continue
+		}
+		for _, metric := range family.GetMetric() {
+			sum += metric.GetCounter().GetValue() + metric.GetGauge().GetValue()
+		}
+	}
+	return sum
 }
 
 func (b *broker) failures() []string {

@@ -94,13 +94,20 @@ type source struct {
 // put stores the object. Whatever the store does, put returns soon after ctx has ended; a put that hangs keeps its
 // source and its slot until it returns, so that hanging ones cannot pile up.
 func (u *Uploader) put(ctx context.Context, s source) error {
-	done := make(chan error, 1)
+	key := s.object.Tail.Key().String()
+	done := make(chan error)
+	abandoned := make(chan struct{})
+	defer close(abandoned)
 	go func() { // ends with the put, which ctx ends; who does not wait for it any more has said so
 		defer s.free()
-		defer s.release()
-		key := s.object.Tail.Key().String()
-		done <- u.options.Bucket.Put(ctx, key, s.object, s.object.Size(),
+		err := u.options.Bucket.Put(ctx, key, s.object, s.object.Size(),
 			objectstore.PutOptions{CRC32C: s.object.CRC32C(), HasCRC32C: true})
+		s.release()
+		select {
+		case done <- err:
+		case <-abandoned:
+			u.discard(key)
+		}
 	}()
 	select {
 	case err := <-done:
@@ -114,7 +121,17 @@ func (u *Uploader) put(ctx context.Context, s source) error {
 		return err
 	case <-late.C:
 		u.metrics.stuck.Inc()
-		return fmt.Errorf("put %s: %w", s.object.Tail.Key(), errStuck)
+		return fmt.Errorf("put %s: %w", key, errStuck)
+	}
+}
+
+// discard removes what a put may have stored after all, long after it was given up: its upload id may have lapsed and
+// been collected by then, and nobody would look for the object again. It was never offered for a commit.
+func (u *Uploader) discard(key string) {
+	ctx, cancel := context.WithTimeout(context.Background(), u.options.Deadline)
+	defer cancel()
+	if err := u.options.Bucket.Delete(ctx, key); err != nil {
+		u.options.Logger.Warn("an object of an upload that was given up may be left in the bucket", "key", key, "err", err)
 	}
 }
 
