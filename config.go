@@ -104,6 +104,8 @@ type TopicsConfig struct {
 	DefaultPartitions int32
 	// DefaultReplicationFactor is their number of replicas (default.replication.factor, 1).
 	DefaultReplicationFactor int16
+	// AutoCreate creates a topic that a client asks for and that is missing (auto.create.topics.enable, true).
+	AutoCreate bool
 	// DeleteEnable lets topics be deleted (delete.topic.enable, true).
 	DeleteEnable bool
 }

@@ -40,6 +40,7 @@ func (r *reader) config() Config {
 		Topics: TopicsConfig{
 			DefaultPartitions:        r.int("num.partitions"),
 			DefaultReplicationFactor: r.short("default.replication.factor"),
+			AutoCreate:               r.boolean("auto.create.topics.enable"),
 			DeleteEnable:             r.boolean("delete.topic.enable"),
 		},
 		Fetch: FetchConfig{

@@ -70,7 +70,7 @@ func TestDefaultsAreAWorkingNode(t *testing.T) {
 	want := []any{
 		cfg.NodeID, "./firn-data", []string{"firn-data/log"}, "firn-data/metadata", "file://" + bucket,
 		Listener{"PLAINTEXT", "127.0.0.1:9092"}, (*HostPort)(nil), "127.0.0.1:9644", false, true, FlushAuto,
-		5 * time.Minute, 15 * time.Minute, TopicsConfig{1, 1, true}, "",
+		5 * time.Minute, 15 * time.Minute, TopicsConfig{1, 1, true, true}, "",
 	}
 	if diff := cmp.Diff(want, got); diff != "" || cfg.NodeID != 1 {
 		t.Errorf("node %d: %s", cfg.NodeID, diff)
@@ -404,7 +404,7 @@ func changed() map[string]string {
 	return map[string]string{
 		"advertised.listeners": "PLAINTEXT://h:1", "broker.id": "2", "broker.rack": "r", "compression.type": "zstd",
 		"connections.max.idle.ms": "5", "controller.listener.names": "PLAINTEXT", "default.replication.factor": "2",
-		"delete.topic.enable": "false", "fetch.max.bytes": "2048", "firn.data.dir": "/d", "firn.http.listener": ":1",
+		"auto.create.topics.enable": "false", "delete.topic.enable": "false", "fetch.max.bytes": "2048", "firn.data.dir": "/d", "firn.http.listener": ":1",
 		"firn.http.pprof": "true", "firn.log.dirs.reserve.bytes": "5", "firn.log.flush.policy": "os",
 		"firn.object.store": "s3://b", "firn.record.validation": "header", "firn.socket.max.answer.bytes": "5",
 		"firn.socket.max.requests.in.flight": "5", "firn.tier.fetch.memory.bytes": "999999999",

@@ -119,13 +119,33 @@ func (n *Node) apiOptions() api.Options {
 	return api.Options{
 		Logger: n.logger, Metadata: n.meta, Replicas: n.replicas, Placement: controller.Placement{},
 		ProducerIDs: txn.NewProducerIDs(n.producerIDBlock), BrokerID: n.config.NodeID, Layers: n.layers,
+		LogDirectories: n.logDirectories, Quorum: n.quorum,
 		DefaultPartitions:        n.config.Topics.DefaultPartitions,
 		DefaultReplicationFactor: n.config.Topics.DefaultReplicationFactor,
 		DeleteTopicEnable:        n.config.Topics.DeleteEnable,
+		AutoCreateTopics:         n.config.Topics.AutoCreate,
 		FetchMaxBytes:            n.config.Fetch.MaxBytes,
 		FetchSessionSlots:        n.config.Fetch.SessionSlots,
 		RemoteListOffsetsTimeout: n.config.Tier.ListOffsetsTimeout,
 	}
+}
+
+// logDirectories describes the log directories for DescribeLogDirs.
+func (n *Node) logDirectories() []api.LogDirectory {
+	var dirs []api.LogDirectory
+	for _, dir := range n.logs.Directories() {
+		described := api.LogDirectory{ID: dir.ID, Path: dir.Path, TotalBytes: -1, UsableBytes: -1}
+		if space, err := n.deps.FS.Space(dir.Path); err == nil {
+			described.TotalBytes, described.UsableBytes = space.TotalBytes, space.FreeBytes
+		}
+		dirs = append(dirs, described)
+	}
+	return dirs
+}
+
+func (n *Node) quorum() (api.QuorumState, error) {
+	quorum, err := n.meta.Quorum()
+	return api.QuorumState{LeaderEpoch: int64(quorum.Term), LastIndex: int64(quorum.Index)}, err
 }
 
 // producerIDBlockSize is how many producer ids one command of the metastore hands out.

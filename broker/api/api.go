@@ -37,12 +37,17 @@ type Options struct {
 	ProducerIDs *txn.ProducerIDs
 
 	BrokerID kafka.BrokerID
+	// LogDirectories lists the log directories, those that have failed included.
+	LogDirectories func() []LogDirectory
+	// Quorum tells where the metadata quorum stands.
+	Quorum func() (QuorumState, error)
 	// Layers are the broker's settings with their origin, those altered at run time from the image included.
 	Layers func(*image.Image) config.BrokerLayers
 
 	DefaultPartitions        int32         // num.partitions
 	DefaultReplicationFactor int16         // default.replication.factor
 	DeleteTopicEnable        bool          // delete.topic.enable
+	AutoCreateTopics         bool          // auto.create.topics.enable
 	FetchMaxBytes            int           // fetch.max.bytes
 	FetchSessionSlots        int           // max.incremental.fetch.session.cache.slots
 	RemoteListOffsetsTimeout time.Duration // remote.list.offsets.request.timeout.ms

@@ -100,6 +100,14 @@ func newTestNodeWith(t *testing.T, static map[string]string, policy storage.Flus
 			return block.(command.ProducerIDBlock).First, block.(command.ProducerIDBlock).End, nil
 		}),
 		BrokerID: testBroker, Layers: layers, DefaultPartitions: 2, DefaultReplicationFactor: 1,
+		LogDirectories: func() []LogDirectory {
+			dir := n.logs.Directories()[0]
+			return []LogDirectory{{ID: dir.ID, Path: dir.Path, TotalBytes: 456, UsableBytes: 123}}
+		},
+		Quorum: func() (QuorumState, error) {
+			quorum, err := n.meta.Quorum()
+			return QuorumState{LeaderEpoch: int64(quorum.Term), LastIndex: int64(quorum.Index)}, err
+		},
 		DeleteTopicEnable: true, FetchMaxBytes: 50 << 20, FetchSessionSlots: 3, RemoteListOffsetsTimeout: time.Second,
 	})
 	n.conn = &wire.Conn{

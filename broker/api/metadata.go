@@ -13,29 +13,91 @@ import (
 )
 
 // metadata serves Metadata v0–v13. No topics (null; empty in v0) means all, an empty list none. A topic is asked for
-// by name, or from v12 on by id. Topics are not created on the way: auto.create.topics.enable does not act yet.
+// by name, or from v12 on by id. Where the broker and the request allow it, a topic that is missing is created on the
+// way (auto.create.topics.enable), with the broker's defaults.
 func (h *Handlers) metadata(_ context.Context, req *wire.Request) wire.Reply {
 	request, err := decode(req, kmsg.NewPtrMetadataRequest())
 	if err != nil {
 		return h.malformed(req, err)
 	}
+	brokers := h.brokers(req.Conn)
+	missing := h.missingTopics(request)
+	if len(missing.Topics) == 0 {
+		return now(req, h.metadataResponse(request, brokers, nil))
+	}
+	return later(req, func(ctx context.Context) kmsg.Response {
+		ctx, cancel := context.WithTimeout(ctx, metadataTimeout)
+		defer cancel()
+		failed := map[string]int16{}
+		for _, created := range h.createAll(ctx, missing).Topics {
+			failed[created.Topic] = created.ErrorCode
+		}
+		return h.metadataResponse(request, brokers, failed)
+	})
+}
+
+// metadataResponse answers from the newest image. failed holds what became of topics that should have been created.
+func (h *Handlers) metadataResponse(request *kmsg.MetadataRequest, brokers []kmsg.MetadataResponseBroker,
+	failed map[string]int16,
+) *kmsg.MetadataResponse {
 	img := h.options.Metadata.Image()
 	resp := kmsg.NewPtrMetadataResponse()
-	resp.Brokers = h.brokers(req.Conn)
+	resp.Brokers = brokers
 	clusterID := img.ClusterID.String()
 	resp.ClusterID = &clusterID
 	resp.ControllerID = int32(img.Controller)
 	resp.AuthorizedOperations = authorizedOperationsUnknown
-	if request.Topics == nil || req.Version == 0 && len(request.Topics) == 0 {
+	if asksForAll(request) {
 		for topic := range img.Topics() {
 			resp.Topics = append(resp.Topics, metadataTopic(img, topic))
 		}
-		return now(req, resp)
+		return resp
 	}
 	for i := range request.Topics {
-		resp.Topics = append(resp.Topics, h.metadataFor(img, &request.Topics[i]))
+		answer := h.metadataFor(img, &request.Topics[i])
+		if name := request.Topics[i].Topic; name != nil && answer.ErrorCode != 0 && failed[*name] != 0 {
+			answer.ErrorCode = failed[*name]
+		}
+		resp.Topics = append(resp.Topics, answer)
 	}
-	return now(req, resp)
+	return resp
+}
+
+func asksForAll(request *kmsg.MetadataRequest) bool {
+	return request.Topics == nil || request.Version == 0 && len(request.Topics) == 0
+}
+
+// missingTopics is the request to create what is asked for and missing, if that is allowed. Requests before v4 cannot
+// say that they do not want it. Kafka's internal topics are made by the parts that need them, with settings of their
+// own (ME-08).
+func (h *Handlers) missingTopics(request *kmsg.MetadataRequest) *kmsg.CreateTopicsRequest {
+	create := kmsg.NewPtrCreateTopicsRequest()
+	if !h.options.AutoCreateTopics || request.Version >= 4 && !request.AllowAutoTopicCreation || asksForAll(request) {
+		return create
+	}
+	img := h.options.Metadata.Image()
+	for i := range request.Topics {
+		name := request.Topics[i].Topic
+		if name == nil || isInternalTopic(*name) || image.CheckTopicName(*name) != nil {
+			continue
+		}
+		if _, exists := img.Topic(*name); exists {
+			continue
+		}
+		topic := kmsg.NewCreateTopicsRequestTopic()
+		topic.Topic, topic.NumPartitions, topic.ReplicationFactor = *name, -1, -1
+		create.Topics = append(create.Topics, topic)
+	}
+	return create
+}
+
+// isInternalTopic tells whether a name belongs to a topic of Kafka's own.
+func isInternalTopic(name string) bool {
+	switch name {
+	case "__consumer_offsets", "__transaction_state", "__share_group_state", metadataTopicName:
+		return true
+	}
+	return false
 }
 
 func (h *Handlers) metadataFor(img *image.Image, asked *kmsg.MetadataRequestTopic) kmsg.MetadataResponseTopic {

@@ -379,3 +379,43 @@ func TestCreatePartitions(t *testing.T) {
 	}
 	n.produce("a", 4, "x")
 }
+
+func TestME07TopicsAreCreatedByMetadataWhereBothSidesAllowIt(t *testing.T) {
+	n := newTestNode(t, nil)
+	n.handlers.options.AutoCreateTopics = true
+	ask1 := func(allow bool, version int16, name string) kafka.Errno {
+		req := metadataFor(name)
+		req.AllowAutoTopicCreation = allow
+		return kafka.Errno(ask[*kmsg.MetadataResponse](n, req, version).Topics[0].ErrorCode)
+	}
+	if code := ask1(false, 9, "a"); code != kafka.UnknownTopicOrPartition {
+		t.Errorf("not allowed by the client: %v", code)
+	}
+	if code := ask1(true, 9, "a"); code != 0 || len(n.topic("a").Partitions) != 2 {
+		t.Errorf("allowed: %v, %d partitions, want the broker's default of 2", code, len(n.topic("a").Partitions))
+	}
+	n.produce("a", 1, "at once")
+	if code := ask1(false, 3, "old"); code != 0 {
+		t.Errorf("before v4 a client cannot say no: %v", code)
+	}
+	if code := ask1(true, 9, "bad name"); code != kafka.InvalidTopic {
+		t.Errorf("an illegal name: %v", code)
+	}
+	n.createTopic("x.y", 1)
+	if code := ask1(true, 9, "x_y"); code != kafka.InvalidTopic {
+		t.Errorf("a name that collides with another: %v", code)
+	}
+	// ME-08: Kafka's own topics need settings of their own.
+	for _, internal := range []string{"__consumer_offsets", "__transaction_state"} {
+		if code := ask1(true, 9, internal); code != kafka.UnknownTopicOrPartition {
+			t.Errorf("%s: %v", internal, code)
+		}
+	}
+	n.handlers.options.AutoCreateTopics = false
+	if code := ask1(true, 9, "b"); code != kafka.UnknownTopicOrPartition {
+		t.Errorf("switched off at the broker: %v", code)
+	}
+	if got := n.meta.Image().TopicCount(); got != 3 {
+		t.Errorf("%d topics, want a, old and x.y", got)
+	}
+}

@@ -67,6 +67,12 @@ func (p *Partition) Log() (*storage.Log, error) {
 	return p.log, nil
 }
 
+// CheckLeader tells whether this broker leads the partition, and whether the client believes in the same epoch.
+func (p *Partition) CheckLeader(requested kafka.LeaderEpoch) error {
+	_, err := p.leaderLog(requested)
+	return err
+}
+
 // leaderLog returns the log for a request that only the leader answers. requested is the leader epoch the client
 // believes in, or −1 (KIP-320): an older one is fenced, a newer one says that we have not heard of it yet.
 func (p *Partition) leaderLog(requested kafka.LeaderEpoch) (*storage.Log, error) {

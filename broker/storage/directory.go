@@ -77,11 +77,11 @@ func (d *directory) checkReserve(env *environment, size int, now int64) error {
 	defer d.space.mu.Unlock()
 	w := &d.space
 	if w.checkedAt == 0 || w.appended >= spaceCheckBytes || now-w.checkedAt >= spaceCheckMs || now < w.checkedAt {
-		free, err := env.fs.FreeBytes(d.path)
+		space, err := env.fs.Space(d.path)
 		if err != nil {
 			return storageError(fmt.Sprintf("ask for the free space of %s", d.path), err)
 		}
-		w.checkedAt, w.free, w.appended = now, free, 0
+		w.checkedAt, w.free, w.appended = now, space.FreeBytes, 0
 	}
 	if w.free-int64(size) < env.reserve {
 		env.metrics.reserveRefusals.Inc()

@@ -163,6 +163,9 @@ func (b bodyBuilder) field(dst []byte, f *field) []byte {
 	if f.kind == kindString || f.kind == kindNullableString {
 		return b.length(dst, f.kind, 0)
 	}
+	if f.kind == kindNullableStructure {
+		return b.structure(append(dst, 1), f.elements, 0)
+	}
 	count, tags := 0, 0
 	if f == b.many {
 		count, tags = b.count, b.tags

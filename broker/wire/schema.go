@@ -18,6 +18,7 @@ const (
 	kindNullableString
 	kindArray
 	kindNullableArray
+	kindNullableStructure // one byte: −1 is null
 )
 
 // anyVersion is the upper bound of a field that no version has dropped so far.
@@ -64,6 +65,11 @@ func array(memory uintptr, elements ...field) field {
 
 func plainArray(memory int, element field) field {
 	return field{kind: kindArray, until: anyVersion, elements: []field{element}, elementMemory: memory, plain: true}
+}
+
+// nullableStructure is a structure that may be null; memory is what kmsg allocates for it.
+func nullableStructure(memory uintptr, fields ...field) field {
+	return field{kind: kindNullableStructure, until: anyVersion, elements: fields, elementMemory: int(memory)}
 }
 
 // orNull lets an array be null from a version on.
@@ -139,7 +145,45 @@ var layouts = map[int16][]field{
 		fixed(sizeBool),
 	},
 	KeyDescribeCluster: {fixed(sizeBool), fixed(sizeInt8).since(1), fixed(sizeBool).since(2)},
+	KeySASLHandshake:   {str()},
+	KeyAlterConfigs: {
+		array(unsafe.Sizeof(kmsg.AlterConfigsRequestResource{}), fixed(sizeInt8), str(),
+			array(unsafe.Sizeof(kmsg.AlterConfigsRequestResourceConfig{}), str(), nullableStr(0)),
+		),
+		fixed(sizeBool),
+	},
+	KeyDescribeLogDirs: {topicsWithPartitions(unsafe.Sizeof(kmsg.DescribeLogDirsRequestTopic{})).orNull(0)},
+	KeyElectLeaders: {
+		fixed(sizeInt8).since(1), topicsWithPartitions(unsafe.Sizeof(kmsg.ElectLeadersRequestTopic{})).orNull(0),
+		fixed(sizeInt32),
+	},
+	KeyAlterPartitionAssignments: {
+		fixed(sizeInt32), fixed(sizeBool).since(1),
+		array(unsafe.Sizeof(kmsg.AlterPartitionAssignmentsRequestTopic{}), str(),
+			array(unsafe.Sizeof(kmsg.AlterPartitionAssignmentsRequestTopicPartition{}),
+				fixed(sizeInt32), int32Array().orNull(0)),
+		),
+	},
+	KeyListPartitionReassignments: {
+		fixed(sizeInt32),
+		topicsWithPartitions(unsafe.Sizeof(kmsg.ListPartitionReassignmentsRequestTopic{})).orNull(0),
+	},
+	KeyDescribeQuorum: {
+		array(unsafe.Sizeof(kmsg.DescribeQuorumRequestTopic{}), str(),
+			array(unsafe.Sizeof(kmsg.DescribeQuorumRequestTopicPartition{}), fixed(sizeInt32)),
+		),
+	},
+	KeyDescribeProducers:   {topicsWithPartitions(unsafe.Sizeof(kmsg.DescribeProducersRequestTopic{}))},
+	KeyUnregisterBroker:    {fixed(sizeInt32)},
+	KeyListConfigResources: {plainArray(sizeInt8, fixed(sizeInt8)).since(1)},
+	KeyDescribeTopicPartitions: {
+		array(unsafe.Sizeof(kmsg.DescribeTopicPartitionsRequestTopic{}), str()), fixed(sizeInt32),
+		nullableStructure(unsafe.Sizeof(kmsg.DescribeTopicPartitionsRequestCursor{}), str(), fixed(sizeInt32)),
+	},
 }
+
+// topicsWithPartitions is the most frequent list: names of topics, and for each the numbers of partitions.
+func topicsWithPartitions(memory uintptr) field { return array(memory, str(), int32Array()) }
 
 func fetchLayout() []field {
 	partition := array(unsafe.Sizeof(kmsg.FetchRequestTopicPartition{}),

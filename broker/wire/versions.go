@@ -1,5 +1,7 @@
 package wire
 
+import "math"
+
 // API describes one served API: which versions are advertised, which are served, and how big a request may be.
 type API struct {
 	Key  int16
@@ -33,6 +35,18 @@ const (
 	KeyCreatePartitions        int16 = 37
 	KeyIncrementalAlterConfigs int16 = 44
 	KeyDescribeCluster         int16 = 60
+
+	KeySASLHandshake              int16 = 17
+	KeyAlterConfigs               int16 = 33
+	KeyDescribeLogDirs            int16 = 35
+	KeyElectLeaders               int16 = 43
+	KeyAlterPartitionAssignments  int16 = 45
+	KeyListPartitionReassignments int16 = 46
+	KeyDescribeQuorum             int16 = 55
+	KeyDescribeProducers          int16 = 61
+	KeyUnregisterBroker           int16 = 64
+	KeyListConfigResources        int16 = 74
+	KeyDescribeTopicPartitions    int16 = 75
 )
 
 const (
@@ -42,6 +56,9 @@ const (
 	maxListRequest = 8 << 20
 )
 
+// noVersion is the FlexibleFrom of an API that never becomes flexible.
+const noVersion int16 = math.MaxInt16
+
 // served is the one table of what this broker speaks, sorted by key. The ranges are those of Apache Kafka 4.2, because
 // clients guess a broker's release from exact maxima: a mixed set would lead them down untested branches.
 var served = [...]API{
@@ -49,6 +66,7 @@ var served = [...]API{
 	{KeyFetch, "Fetch", 4, 18, 4, 12, maxListRequest},
 	{KeyListOffsets, "ListOffsets", 1, 11, 1, 6, maxListRequest},
 	{KeyMetadata, "Metadata", 0, 13, 0, 9, maxListRequest},
+	{KeySASLHandshake, "SASLHandshake", 0, 1, 0, noVersion, maxSmallRequest},
 	{KeyApiVersions, "ApiVersions", 0, 4, 0, 3, maxSmallRequest},
 	{KeyCreateTopics, "CreateTopics", 2, 7, 2, 5, maxListRequest},
 	{KeyDeleteTopics, "DeleteTopics", 1, 6, 1, 4, maxListRequest},
@@ -56,9 +74,19 @@ var served = [...]API{
 	{KeyInitProducerID, "InitProducerID", 0, 5, 0, 2, maxSmallRequest},
 	{KeyOffsetForLeaderEpoch, "OffsetForLeaderEpoch", 2, 4, 2, 4, maxListRequest},
 	{KeyDescribeConfigs, "DescribeConfigs", 1, 4, 1, 4, maxListRequest},
+	{KeyAlterConfigs, "AlterConfigs", 0, 2, 0, 2, maxListRequest},
+	{KeyDescribeLogDirs, "DescribeLogDirs", 1, 4, 1, 2, maxListRequest},
 	{KeyCreatePartitions, "CreatePartitions", 0, 3, 0, 2, maxListRequest},
+	{KeyElectLeaders, "ElectLeaders", 0, 2, 0, 2, maxListRequest},
 	{KeyIncrementalAlterConfigs, "IncrementalAlterConfigs", 0, 1, 0, 1, maxListRequest},
+	{KeyAlterPartitionAssignments, "AlterPartitionAssignments", 0, 1, 0, 0, maxListRequest},
+	{KeyListPartitionReassignments, "ListPartitionReassignments", 0, 0, 0, 0, maxListRequest},
+	{KeyDescribeQuorum, "DescribeQuorum", 0, 2, 0, 0, maxListRequest},
 	{KeyDescribeCluster, "DescribeCluster", 0, 2, 0, 0, maxSmallRequest},
+	{KeyDescribeProducers, "DescribeProducers", 0, 0, 0, 0, maxListRequest},
+	{KeyUnregisterBroker, "UnregisterBroker", 0, 0, 0, 0, maxSmallRequest},
+	{KeyListConfigResources, "ListConfigResources", 0, 1, 0, 0, maxSmallRequest},
+	{KeyDescribeTopicPartitions, "DescribeTopicPartitions", 0, 0, 0, 0, maxListRequest},
 }
 
 // APIs returns the served APIs sorted by key: what ApiVersions advertises.

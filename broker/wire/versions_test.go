@@ -38,7 +38,8 @@ func TestVersionsTableAgreesWithKmsg(t *testing.T) {
 func TestVersionsTableIsThatOfKafka42(t *testing.T) {
 	want := map[int16][2]int16{ // advertised minimum and maximum
 		0: {0, 13}, 1: {4, 18}, 2: {1, 11}, 3: {0, 13}, 18: {0, 4}, 19: {2, 7}, 20: {1, 6}, 21: {0, 2}, 22: {0, 5},
-		23: {2, 4}, 32: {1, 4}, 37: {0, 3}, 44: {0, 1}, 60: {0, 2},
+		23: {2, 4}, 32: {1, 4}, 37: {0, 3}, 44: {0, 1}, 60: {0, 2}, 17: {0, 1}, 33: {0, 2}, 35: {1, 4}, 43: {0, 2}, 45: {0, 1},
+		46: {0, 0}, 55: {0, 2}, 61: {0, 0}, 64: {0, 0}, 74: {0, 1}, 75: {0, 0},
 	}
 	apis := APIs()
 	if len(apis) != len(want) {

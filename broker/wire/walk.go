@@ -78,6 +78,19 @@ func (w *bodyWalker) walkField(f *field) {
 		w.walkArray(f, nonNull)
 	case kindNullableArray:
 		w.walkArray(f, null)
+	case kindNullableStructure:
+		w.walkNullableStructure(f)
+	}
+}
+
+func (w *bodyWalker) walkNullableStructure(f *field) {
+	switch present := w.int8(); present {
+	case -1:
+	case 1:
+		w.charge(int64(f.elementMemory) + allocationUnit)
+		w.walkStructure(f.elements)
+	default:
+		w.fail(fmt.Sprintf("a structure is neither there (1) nor null (-1) but %d", present))
 	}
 }
 

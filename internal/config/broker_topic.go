@@ -5,9 +5,8 @@ func brokerTopicRows() []row {
 	return []row{
 		{"alter.config.policy.class.name", Class, null, ReadOnly, nil, NoEffect,
 			"No Java classes are loaded; every valid setting is accepted."},
-		{"auto.create.topics.enable", Boolean, "true", ReadOnly, nil, Later,
-			"Whether a topic comes into being when a client asks for it; topics are created by request " +
-				"only for now."},
+		{"auto.create.topics.enable", Boolean, "true", ReadOnly, nil, Acts,
+			"Whether a topic that a client asks for and that is missing is created on the way."},
 		{"create.topic.policy.class.name", Class, null, ReadOnly, nil, NoEffect,
 			"No Java classes are loaded; every valid topic is accepted."},
 		{"default.replication.factor", Int, "1", ReadOnly, nil, Acts,

@@ -29,6 +29,7 @@ const (
 	NotEnoughReplicasAppended   Errno = 20
 	InvalidRequiredAcks         Errno = 21
 	InvalidTimestamp            Errno = 32
+	IllegalSASLState            Errno = 34
 	UnsupportedVersion          Errno = 35
 	TopicAlreadyExists          Errno = 36
 	InvalidPartitions           Errno = 37
@@ -49,18 +50,23 @@ const (
 	UnknownProducerID           Errno = 59
 	FetchSessionIDNotFound      Errno = 70
 	InvalidFetchSessionEpoch    Errno = 71
-	FetchSessionTopicIDError    Errno = 106
 	TopicDeletionDisabled       Errno = 73
 	FencedLeaderEpoch           Errno = 74
 	UnknownLeaderEpoch          Errno = 75
 	UnsupportedCompressionType  Errno = 76
 	OffsetNotAvailable          Errno = 78
+	PreferredLeaderNotAvailable Errno = 80
+	EligibleLeadersNotAvailable Errno = 83
+	ElectionNotNeeded           Errno = 84
+	NoReassignmentInProgress    Errno = 85
 	InvalidRecord               Errno = 87
 	UnstableOffsetCommit        Errno = 88
 	ThrottlingQuotaExceeded     Errno = 89
 	ProducerFenced              Errno = 90
 	UnknownTopicID              Errno = 100
+	BrokerIDNotRegistered       Errno = 102
 	InconsistentTopicID         Errno = 103
+	FetchSessionTopicIDError    Errno = 106
 	MismatchedEndpointType      Errno = 114
 )
 

@@ -425,8 +425,8 @@ func TestFullDisk(t *testing.T) {
 	}
 	wantFree := func(want int64) {
 		t.Helper()
-		if free, err := mem.FreeBytes("/"); err != nil || free != want {
-			t.Fatalf("%d bytes free (%v), want %d", free, err, want)
+		if space, err := mem.Space("/"); err != nil || space.FreeBytes != want {
+			t.Fatalf("%d bytes free (%v), want %d", space.FreeBytes, err, want)
 		}
 	}
 	wantFree(0)
@@ -440,7 +440,7 @@ func TestFullDisk(t *testing.T) {
 	put(t, mem, "b", "123")
 	must(t, mem.Rename("a", "b"))
 	wantFree(10)
-	if free, _ := mem.CrashCloneStrict().FreeBytes("/"); free != 15 {
-		t.Fatalf("%d bytes free after the crash", free)
+	if space, _ := mem.CrashCloneStrict().Space("/"); space.FreeBytes != 15 {
+		t.Fatalf("%d bytes free after the crash", space.FreeBytes)
 	}
 }

@@ -130,7 +130,7 @@ func errorKinds(t *testing.T, fsys FS, dir string) {
 	_, createErr := fsys.Create(path.Join(nothing, "a"))
 	_, statErr := fsys.Stat(nothing)
 	_, listErr := fsys.List(nothing)
-	_, freeErr := fsys.FreeBytes(nothing)
+	_, freeErr := fsys.Space(nothing)
 	_, lockErr := fsys.Lock(path.Join(nothing, "a"))
 	_, size := file.Size()
 	_, read := file.ReadAt(make([]byte, 1), 0)
@@ -233,10 +233,10 @@ func folders(t *testing.T, fsys FS, dir string) {
 	must(t, fsys.MkdirAll(path.Join(dir, "a", "b")))
 	must(t, fsys.MkdirAll(path.Join(dir, "a", "b")))
 	must(t, fsys.SyncDir(path.Join(dir, "a")))
-	free, err := fsys.FreeBytes(dir)
+	space, err := fsys.Space(dir)
 	must(t, err)
-	if free <= 0 {
-		t.Fatalf("%d bytes free", free)
+	if space.FreeBytes <= 0 || space.TotalBytes < space.FreeBytes {
+		t.Fatalf("%+v", space)
 	}
 	info, err := fsys.Stat(path.Join(dir, "a"))
 	must(t, err)

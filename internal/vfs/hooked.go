@@ -21,7 +21,7 @@ const (
 	OpStat      Kind = "stat"
 	OpSyncDir   Kind = "sync-dir"
 	OpLock      Kind = "lock"
-	OpFreeBytes Kind = "free-bytes"
+	OpSpace     Kind = "space"
 	OpRead      Kind = "read"
 	OpWrite     Kind = "write"
 	OpClose     Kind = "close"
@@ -133,8 +133,8 @@ func (h *hookedFS) Stat(name string) (os.FileInfo, error) {
 	return query(h, Op{Kind: OpStat, Name: name}, func() (os.FileInfo, error) { return h.inner.Stat(name) })
 }
 
-func (h *hookedFS) FreeBytes(dir string) (int64, error) {
-	return query(h, Op{Kind: OpFreeBytes, Name: dir}, func() (int64, error) { return h.inner.FreeBytes(dir) })
+func (h *hookedFS) Space(dir string) (Space, error) {
+	return query(h, Op{Kind: OpSpace, Name: dir}, func() (Space, error) { return h.inner.Space(dir) })
 }
 
 func (h *hookedFS) Lock(name string) (io.Closer, error) {

@@ -231,14 +231,18 @@ func (m *Mem) Lock(name string) (io.Closer, error) {
 	return &memLock{mem: m, content: node.content}, nil
 }
 
-// FreeBytes implements FS.
-func (m *Mem) FreeBytes(dir string) (int64, error) {
+// Space implements FS.
+func (m *Mem) Space(dir string) (Space, error) {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
 	if _, err := m.find(dir); err != nil {
-		return 0, &fs.PathError{Op: "statfs", Path: dir, Err: err}
+		return Space{}, &fs.PathError{Op: "statfs", Path: dir, Err: err}
 	}
-	return m.free(), nil
+	space := Space{TotalBytes: math.MaxInt64, FreeBytes: m.free()}
+	if m.capacity >= 0 {
+		space.TotalBytes = m.capacity
+	}
+	return space, nil
 }
 
 func (m *Mem) free() int64 {

@@ -81,15 +81,16 @@ func (osFS) Lock(name string) (io.Closer, error) {
 	return nil, errors.Join(&fs.PathError{Op: "lock", Path: name, Err: err}, file.Close())
 }
 
-func (osFS) FreeBytes(dir string) (int64, error) {
+func (osFS) Space(dir string) (Space, error) {
 	var stat unix.Statfs_t
 	for {
 		err := unix.Statfs(dir, &stat)
 		if err == nil {
-			return int64(stat.Bavail) * int64(stat.Bsize), nil
+			block := int64(stat.Bsize)
+			return Space{TotalBytes: int64(stat.Blocks) * block, FreeBytes: int64(stat.Bavail) * block}, nil
 		}
 		if !errors.Is(err, unix.EINTR) {
-			return 0, &fs.PathError{Op: "statfs", Path: dir, Err: err}
+			return Space{}, &fs.PathError{Op: "statfs", Path: dir, Err: err}
 		}
 	}
 }

@@ -33,8 +33,15 @@ type FS interface {
 	// Lock takes an exclusive lock that the operating system releases when the process dies. The file is created if
 	// it is missing. It fails at once if another process (or another holder in this one) has it.
 	Lock(name string) (io.Closer, error)
-	// FreeBytes tells how much of the file system that holds dir an unprivileged process may still write.
-	FreeBytes(dir string) (int64, error)
+	// Space tells how large the file system that holds dir is, and how much of it an unprivileged process may still
+	// write.
+	Space(dir string) (Space, error)
+}
+
+// Space is the size of a file system in bytes.
+type Space struct {
+	TotalBytes int64
+	FreeBytes  int64
 }
 
 // File is an open file. Reads and writes at explicit offsets may run concurrently.
