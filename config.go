@@ -30,10 +30,8 @@ type Config struct {
 	// ObjectStore is the URL of the bucket (firn.object.store, a directory bucket under DataDir).
 	ObjectStore string
 
-	// Listener is where clients connect (listeners, PLAINTEXT on 127.0.0.1:9092).
-	Listener Listener
-	// Advertised is the address that clients are told (advertised.listeners); nil tells each the one it has reached.
-	Advertised *HostPort
+	// Listeners are where clients connect (listeners, PLAINTEXT on 127.0.0.1:9092).
+	Listeners []Listener
 	// HTTPListener is the HOST:PORT of metrics, health and the JSON API (firn.http.listener, 127.0.0.1:9644).
 	HTTPListener string
 	// PProf serves Go's profiles too (firn.http.pprof, false).
@@ -61,6 +59,9 @@ type Listener struct {
 	Name string
 	// Address is HOST:PORT; no host is all addresses of the machine, port 0 any free one.
 	Address string
+	// Advertised is the address that clients of this listener are told (advertised.listeners); nil tells each the one it
+	// has reached.
+	Advertised *HostPort
 }
 
 // HostPort is an address that clients are told.
@@ -191,12 +192,15 @@ func (c Config) Validate() error {
 				"metadata.log.dir must all differ", dir)
 		}
 	}
-	check(splits(c.Listener.Address), "listeners: %q is not HOST:PORT", c.Listener.Address)
-	check(splits(c.HTTPListener), "firn.http.listener: %q is not HOST:PORT", c.HTTPListener)
-	if a := c.Advertised; a != nil {
-		check(a.Host != "" && !unspecified(a.Host) && a.Port > 0 && a.Port <= 65535,
-			"advertised.listeners: %s is no address that a client could connect to", a)
+	check(len(c.Listeners) > 0, "listeners: there is no listener for clients")
+	for _, listener := range c.Listeners {
+		check(splits(listener.Address), "listeners: %q is not HOST:PORT", listener.Address)
+		if a := listener.Advertised; a != nil {
+			check(a.Host != "" && !unspecified(a.Host) && a.Port > 0 && a.Port <= 65535,
+				"advertised.listeners: %s is no address that a client could connect to", a)
+		}
 	}
+	check(splits(c.HTTPListener), "firn.http.listener: %q is not HOST:PORT", c.HTTPListener)
 	switch c.Log.FlushPolicy {
 	case FlushAuto, FlushOS, FlushGroup:
 	default:

@@ -38,7 +38,7 @@ func parseEndpoint(text string) (endpoint, error) {
 	return endpoint{name: strings.ToUpper(name), host: host, port: uint16(number)}, nil
 }
 
-// listeners finds the one client listener that acts and the address that clients are told of it.
+// listeners finds the listeners for clients and the address that clients are told of each.
 func (r *reader) listeners(cfg *Config) {
 	endpoints, ok := r.endpoints("listeners")
 	if !ok {
@@ -63,19 +63,18 @@ func (r *reader) listeners(cfg *Config) {
 		r.failAt("listeners", fmt.Errorf("there is no listener for clients: add %s://HOST:PORT", plaintext))
 		return
 	}
-	acting := clients[0]
-	cfg.Listener = Listener{Name: acting.name, Address: acting.address()}
-	r.advertised(cfg, acting, endpoints)
-
+	advertised := r.advertised(clients, endpoints)
+	for _, client := range clients {
+		cfg.Listeners = append(cfg.Listeners, Listener{
+			Name: client.name, Address: client.address(), Advertised: advertised[client.name],
+		})
+		if !loopback(client.host) {
+			r.settings.warn("listener %s is open to other machines, and there is no authentication: anybody who reaches "+
+				"it may read, write and delete everything", client)
+		}
+	}
 	for _, controller := range controllers {
 		r.settings.note("controller listener %s is not opened: a single node has nobody to talk to on it", controller)
-	}
-	for _, other := range clients[1:] {
-		r.settings.warn("listener %s is not opened: one client listener acts for now, %s", other, acting)
-	}
-	if !loopback(acting.host) {
-		r.settings.warn("listener %s is open to other machines, and there is no authentication: anybody who reaches it "+
-			"may read, write and delete everything", acting)
 	}
 }
 
@@ -92,12 +91,13 @@ func (r *reader) split(endpoints []endpoint) (clients, controllers []endpoint) {
 	return clients, controllers
 }
 
-// advertised finds what clients are told of the acting listener.
-func (r *reader) advertised(cfg *Config, acting endpoint, listeners []endpoint) {
+// advertised finds what clients are told of each listener that is theirs, by its name.
+func (r *reader) advertised(clients, listeners []endpoint) map[string]*HostPort {
 	const setting = "advertised.listeners"
+	found := map[string]*HostPort{}
 	endpoints, ok := r.endpoints(setting)
 	if !ok {
-		return
+		return found
 	}
 	for _, e := range endpoints {
 		switch {
@@ -106,13 +106,14 @@ func (r *reader) advertised(cfg *Config, acting endpoint, listeners []endpoint) 
 		case unspecified(e.host):
 			r.failAt(setting, fmt.Errorf("%s tells clients to connect to %s, which is no address of one machine: name the "+
 				"host as clients reach it, or leave the setting out", e, e.host))
-		case e.name != acting.name:
+		case !slices.ContainsFunc(clients, func(l endpoint) bool { return l.name == e.name }):
 		case e.host == "" || e.port == 0:
 			r.failAt(setting, fmt.Errorf("%s needs a host and a port that clients can connect to", e))
 		default:
-			cfg.Advertised = &HostPort{Host: e.host, Port: int32(e.port)}
+			found[e.name] = &HostPort{Host: e.host, Port: int32(e.port)}
 		}
 	}
+	return found
 }
 
 // endpoints reads a list of listeners; a name or a place that is there twice is refused.

@@ -63,13 +63,13 @@ func TestDefaultsAreAWorkingNode(t *testing.T) {
 		t.Fatal(err)
 	}
 	got := []any{
-		cfg.NodeID, cfg.DataDir, cfg.LogDirs, cfg.MetadataDir, cfg.ObjectStore, cfg.Listener, cfg.Advertised,
+		cfg.NodeID, cfg.DataDir, cfg.LogDirs, cfg.MetadataDir, cfg.ObjectStore, cfg.Listeners,
 		cfg.HTTPListener, cfg.PProf, cfg.Tier.Enabled, cfg.Log.FlushPolicy, cfg.Log.RetentionCheckInterval,
 		cfg.Tier.Grace, cfg.Topics, noticesOf(cfg),
 	}
 	want := []any{
 		cfg.NodeID, "./firn-data", []string{"firn-data/log"}, "firn-data/metadata", "file://" + bucket,
-		Listener{"PLAINTEXT", "127.0.0.1:9092"}, (*HostPort)(nil), "127.0.0.1:9644", false, true, FlushAuto,
+		[]Listener{{"PLAINTEXT", "127.0.0.1:9092", nil}}, "127.0.0.1:9644", false, true, FlushAuto,
 		5 * time.Minute, 15 * time.Minute, TopicsConfig{1, 1, true, true}, "",
 	}
 	if diff := cmp.Diff(want, got); diff != "" || cfg.NodeID != 1 {
@@ -83,7 +83,8 @@ func TestKafkasOwnServerPropertiesStartsANode(t *testing.T) {
 		t.Fatal(err)
 	}
 	cfg := load(t, sources)
-	if cfg.Listener != (Listener{"PLAINTEXT", ":9092"}) || *cfg.Advertised != (HostPort{"localhost", 9092}) ||
+	if len(cfg.Listeners) != 1 || cfg.Listeners[0].Address != ":9092" ||
+		*cfg.Listeners[0].Advertised != (HostPort{"localhost", 9092}) ||
 		!slices.Equal(cfg.LogDirs, []string{"/tmp/kraft-combined-logs"}) || cfg.Server.SendBuffer != 102400 {
 		t.Errorf("got %+v", cfg)
 	}
@@ -322,19 +323,20 @@ func TestAccepted(t *testing.T) {
 			return slices.Equal(c.LogDirs, []string{"/logs"}) && c.MetadataDir == "/data/metadata"
 		}},
 		{"a listener of another name", "listeners=a://127.0.0.1:0 listener.security.protocol.map=A:PLAINTEXT",
-			func(c Config) bool { return c.Listener == Listener{"A", "127.0.0.1:0"} }},
+			func(c Config) bool { return c.Listeners[0] == Listener{"A", "127.0.0.1:0", nil} }},
 		{"an IPv6 listener", "listeners=PLAINTEXT://[::1]:9092", func(c Config) bool {
-			return c.Listener.Address == "[::1]:9092" && noticesOf(c) == ""
+			return c.Listeners[0].Address == "[::1]:9092" && noticesOf(c) == ""
 		}},
 		{"two client listeners", "listeners=A://localhost:1,B://localhost:2 " +
 			"listener.security.protocol.map=A:PLAINTEXT,B:PLAINTEXT advertised.listeners=A://h:1,B://h:2",
 			func(c Config) bool {
-				return c.Listener.Name == "A" && *c.Advertised == HostPort{"h", 1} &&
-					strings.HasPrefix(noticesOf(c), "! listener B://localhost:2 is not opened")
+				a, b := c.Listeners[0], c.Listeners[1]
+				return a.Name == "A" && *a.Advertised == HostPort{"h", 1} && a.Address == "localhost:1" &&
+					b.Name == "B" && *b.Advertised == HostPort{"h", 2} && b.Address == "localhost:2" && noticesOf(c) == ""
 			}},
 		{"a controller listener with TLS, which is not opened", "listeners=PLAINTEXT://localhost:1,C://:2 " +
 			"controller.listener.names=C listener.security.protocol.map=PLAINTEXT:PLAINTEXT,C:SSL",
-			func(c Config) bool { return c.Listener.Name == "PLAINTEXT" }},
+			func(c Config) bool { return len(c.Listeners) == 1 && c.Listeners[0].Name == "PLAINTEXT" }},
 		{"no limit of idle time", "connections.max.idle.ms=-1",
 			func(c Config) bool { return c.Server.IdleTimeout == longest }},
 		{"no limit of memory", "queued.max.request.bytes=-1",
@@ -373,8 +375,8 @@ func TestME11UnspecifiedAddresses(t *testing.T) {
 			t.Errorf("advertised %s: %v", host, err)
 		}
 		cfg := set(t, "listeners=PLAINTEXT://"+host+":9092")
-		if cfg.Advertised != nil || !strings.Contains(noticesOf(cfg), "open to other machines") {
-			t.Errorf("listening on %s: advertised %v, notices %q", host, cfg.Advertised, noticesOf(cfg))
+		if cfg.Listeners[0].Advertised != nil || !strings.Contains(noticesOf(cfg), "open to other machines") {
+			t.Errorf("listening on %s: advertised %v, notices %q", host, cfg.Listeners, noticesOf(cfg))
 		}
 	}
 }

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -73,7 +75,7 @@ type Node struct {
 	server    *server.Server
 	admin     *admin.Server
 
-	address     string
+	addresses   []string // of the listeners
 	httpAddress string
 	ready       atomic.Bool
 
@@ -119,13 +121,16 @@ func Start(ctx context.Context, cfg Config, deps Dependencies) (*Node, error) {
 		}
 	}
 	n.ready.Store(true)
-	n.logger.Info("broker is ready", "node", n.config.NodeID, "kafka", n.address, "http", n.httpAddress,
+	n.logger.Info("broker is ready", "node", n.config.NodeID, "kafka", strings.Join(n.addresses, ","), "http", n.httpAddress,
 		"took", time.Since(begun).Round(time.Millisecond))
 	return n, nil
 }
 
-// Addr is the HOST:PORT where clients connect.
-func (n *Node) Addr() string { return n.address }
+// Addr is the HOST:PORT where clients connect: of the first listener, if there are several.
+func (n *Node) Addr() string { return n.addresses[0] }
+
+// Addrs are the HOST:PORT of all listeners, in the order of the configuration.
+func (n *Node) Addrs() []string { return slices.Clone(n.addresses) }
 
 // HTTPAddr is the HOST:PORT of metrics, health and the JSON API.
 func (n *Node) HTTPAddr() string { return n.httpAddress }

@@ -91,17 +91,21 @@ func (n *Node) openReplicas(context.Context) error {
 func (n *Node) openServers(ctx context.Context) error {
 	handlers := api.New(n.apiOptions())
 	n.server = server.New(n.logger, n.deps.Registry, n.deps.Network, n.config.Server, handlers.Dispatch)
-	address, err := n.server.Listen(ctx, n.config.Listener.Name, n.config.Listener.Address)
-	if err != nil {
-		return err
+	addresses := make([]net.Addr, len(n.config.Listeners))
+	for i, listener := range n.config.Listeners {
+		address, err := n.server.Listen(ctx, listener.Name, listener.Address)
+		if err != nil {
+			return errors.Join(err, n.server.Close())
+		}
+		addresses[i] = address
+		n.addresses = append(n.addresses, address.String())
 	}
-	n.address = address.String()
 	httpListener, err := n.deps.Network.Listen(ctx, n.config.HTTPListener)
 	if err != nil {
 		return errors.Join(fmt.Errorf("firn.http.listener: %w", err), n.server.Close())
 	}
 	n.httpAddress = httpListener.Addr().String()
-	if err := n.register(ctx, address); err != nil {
+	if err := n.register(ctx, addresses); err != nil {
 		return errors.Join(err, n.server.Close(), httpListener.Close())
 	}
 	n.deps.Registry.MustRegister(collectors.NewGoCollector(),
@@ -162,18 +166,24 @@ func (n *Node) producerIDBlock(ctx context.Context) (first, end int64, err error
 	return block.First, block.End, nil
 }
 
-// register makes the broker known, with the address that clients shall use. Where none is advertised the host stays
-// empty: each client is told the address that it has reached.
-func (n *Node) register(ctx context.Context, listening net.Addr) error {
-	endpoint := command.Endpoint{Name: n.config.Listener.Name, Protocol: "PLAINTEXT"}
-	if advertised := n.config.Advertised; advertised != nil {
+// endpointOf is what clients of a listener are told. Where nothing is advertised the host stays empty: each client is
+// told the address that it has reached.
+func endpointOf(listener Listener, listening net.Addr) command.Endpoint {
+	endpoint := command.Endpoint{Name: listener.Name, Protocol: plaintext}
+	if advertised := listener.Advertised; advertised != nil {
 		endpoint.Host, endpoint.Port = advertised.Host, advertised.Port
 	} else if _, port, err := net.SplitHostPort(listening.String()); err == nil {
 		number, _ := strconv.ParseInt(port, 10, 32)
 		endpoint.Port = int32(number)
 	}
-	registration := command.RegisterBroker{
-		ID: n.config.NodeID, Incarnation: newID(), Listeners: []command.Endpoint{endpoint},
+	return endpoint
+}
+
+// register makes the broker known, with the addresses that clients shall use.
+func (n *Node) register(ctx context.Context, listening []net.Addr) error {
+	registration := command.RegisterBroker{ID: n.config.NodeID, Incarnation: newID()}
+	for i, listener := range n.config.Listeners {
+		registration.Listeners = append(registration.Listeners, endpointOf(listener, listening[i]))
 	}
 	if n.config.Rack != "" {
 		registration.Rack = &n.config.Rack

@@ -1,6 +1,9 @@
 package firn
 
 import (
+	"context"
+	"net"
+	"strconv"
 	"testing"
 
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -12,16 +15,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // TestANodeServesARealClient is the shortest way through the whole house: over TCP, on real files.
 func TestANodeServesARealClient(t *testing.T) {
-	cfg, err := LoadConfig(Sources{DataDir: t.TempDir(), Set: []string{
-		"listeners=PLAINTEXT://127.0.0.1:0", "firn.http.listener=127.0.0.1:0",
-	}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	node, err := Start(t.Context(), cfg, Dependencies{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	node := startNode(t, "listeners=PLAINTEXT://127.0.0.1:0", "firn.http.listener=127.0.0.1:0")
 	client, err := kgo.NewClient(kgo.SeedBrokers(node.Addr()), kgo.DefaultProduceTopic("t"), kgo.ConsumeTopics("t"))
 	if err != nil {
 		t.Fatal(err)
@@ -35,9 +29,6 @@ func TestANodeServesARealClient(t *testing.T) {
 		t.Errorf("consumed %v, error %v", got, fetches.Err())
 	}
 	client.Close()
-	if err := node.Stop(t.Context()); err != nil {
-		t.Error(err)
-	}
 }
 
 func createTopic(t *testing.T, client *kgo.Client, name string) {
@@ -50,4 +41,45 @@ func createTopic(t *testing.T, client *kgo.Client, name string) {
 	if err != nil || resp.Topics[0].ErrorCode != 0 {
 		t.Fatalf("create %s: %v %+v", name, err, resp)
 	}
+}
+
+// TestEachListenerTellsItsOwnAddress has a client in the house and one that comes through a forwarded port.
+func TestEachListenerTellsItsOwnAddress(t *testing.T) {
+	node := startNode(t, "listeners=INSIDE://127.0.0.1:0,OUTSIDE://127.0.0.1:0", "firn.http.listener=127.0.0.1:0",
+		"listener.security.protocol.map=INSIDE:PLAINTEXT,OUTSIDE:PLAINTEXT",
+		"advertised.listeners=OUTSIDE://kafka.example:1234")
+	for i, want := range []string{node.Addrs()[0], "kafka.example:1234"} {
+		client, err := kgo.NewClient(kgo.SeedBrokers(node.Addrs()[i]))
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp, err := kmsg.NewPtrMetadataRequest().RequestWith(t.Context(), client)
+		if err != nil {
+			t.Fatal(err)
+		}
+		broker := resp.Brokers[0]
+		if got := net.JoinHostPort(broker.Host, strconv.Itoa(int(broker.Port))); got != want {
+			t.Errorf("listener %d tells its clients %s, want %s", i, got, want)
+		}
+		client.Close()
+	}
+}
+
+// startNode runs a node on a temporary directory until the test ends.
+func startNode(t *testing.T, set ...string) *Node {
+	t.Helper()
+	cfg, err := LoadConfig(Sources{DataDir: t.TempDir(), Set: set})
+	if err != nil {
+		t.Fatal(err)
+	}
+	node, err := Start(t.Context(), cfg, Dependencies{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := node.Stop(context.Background()); err != nil {
+			t.Error(err)
+		}
+	})
+	return node
 }
