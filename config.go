@@ -48,6 +48,9 @@ type Config struct {
 	// Tier is how history goes to the object store and comes back.
 	Tier TierConfig
 
+	// Metrics says how much /metrics shows.
+	Metrics MetricsConfig
+
 	// Settings is every setting by Kafka's name, with where it was set. It answers DescribeConfigs, and topics inherit
 	// from it.
 	Settings *Settings
@@ -117,6 +120,13 @@ type FetchConfig struct {
 	MaxBytes int
 	// SessionSlots is the number of fetch sessions (max.incremental.fetch.session.cache.slots, 1000).
 	SessionSlots int
+}
+
+// MetricsConfig says how much /metrics shows.
+type MetricsConfig struct {
+	// MaxPartitions is the number of partitions above which the series of single ones are left out
+	// (firn.metrics.partitions.max, 1000).
+	MaxPartitions int
 }
 
 // TierConfig is how history goes to the object store and comes back.

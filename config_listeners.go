@@ -63,6 +63,9 @@ func (r *reader) listeners(cfg *Config) {
 		r.failAt("listeners", fmt.Errorf("there is no listener for clients: add %s://HOST:PORT", plaintext))
 		return
 	}
+	for _, controller := range controllers {
+		r.settings.note("controller listener %s is not opened: a single node has nobody to talk to on it", controller)
+	}
 	advertised := r.advertised(clients, endpoints)
 	for _, client := range clients {
 		cfg.Listeners = append(cfg.Listeners, Listener{
@@ -72,9 +75,6 @@ func (r *reader) listeners(cfg *Config) {
 			r.settings.warn("listener %s is open to other machines, and there is no authentication: anybody who reaches "+
 				"it may read, write and delete everything", client)
 		}
-	}
-	for _, controller := range controllers {
-		r.settings.note("controller listener %s is not opened: a single node has nobody to talk to on it", controller)
 	}
 }
 

@@ -47,7 +47,8 @@ func (r *reader) config() Config {
 			MaxBytes:     int(r.int("fetch.max.bytes")),
 			SessionSlots: int(r.int("max.incremental.fetch.session.cache.slots")),
 		},
-		Tier: r.tier(),
+		Tier:    r.tier(),
+		Metrics: MetricsConfig{MaxPartitions: int(r.int("firn.metrics.partitions.max"))},
 	}
 	r.places(&cfg)
 	r.listeners(&cfg)

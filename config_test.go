@@ -407,7 +407,7 @@ func changed() map[string]string {
 		"advertised.listeners": "PLAINTEXT://h:1", "broker.id": "2", "broker.rack": "r", "compression.type": "zstd",
 		"connections.max.idle.ms": "5", "controller.listener.names": "PLAINTEXT", "default.replication.factor": "2",
 		"auto.create.topics.enable": "false", "delete.topic.enable": "false", "fetch.max.bytes": "2048", "firn.data.dir": "/d", "firn.http.listener": ":1",
-		"firn.http.pprof": "true", "firn.log.dirs.reserve.bytes": "5", "firn.log.flush.policy": "os",
+		"firn.http.pprof": "true", "firn.log.dirs.reserve.bytes": "5", "firn.metrics.partitions.max": "5", "firn.log.flush.policy": "os",
 		"firn.object.store": "s3://b", "firn.record.validation": "header", "firn.socket.max.answer.bytes": "5",
 		"firn.socket.max.requests.in.flight": "5", "firn.tier.fetch.memory.bytes": "999999999",
 		"firn.tier.gc.grace.ms": "5", "firn.tier.read.ahead.bytes": "5", "firn.tier.reservation.ms": "999999",

@@ -77,6 +77,8 @@ func (n *Node) openReplicas(context.Context) error {
 		HeaderOnlyValidation: n.config.Log.HeaderOnlyValidation,
 		RemoteFetchMaxWait:   n.config.Tier.FetchMaxWait,
 		Layers:               n.layers,
+		Registerer:           n.deps.Registry,
+		MaxPartitionSeries:   n.config.Metrics.MaxPartitions,
 		Committed:            n.tier.Advanced,
 	})
 	n.retention = n.newRetention()

@@ -138,6 +138,9 @@ func (c *fetchCall) finish() *wire.Response {
 			continue
 		}
 		c.answers = append(c.answers, c.answer(i, &results[i]))
+		if p := c.partitions[i].Partition; p != nil {
+			p.CountFetch(&results[i])
+		}
 		c.place(previous, i)
 		previous = i
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	pebblevfs "github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/twmb/franz-go/pkg/kmsg"
 	"go.uber.org/goleak"
 
@@ -39,6 +40,7 @@ type testNode struct {
 	meta     *metastore.Store
 	logs     *storage.Manager
 	replicas *replica.Manager
+	registry *prometheus.Registry
 	remote   *fakeRemote
 	conn     *wire.Conn
 }
@@ -81,7 +83,9 @@ func newTestNodeWith(t *testing.T, static map[string]string, policy storage.Flus
 			},
 		}
 	}
+	n.registry = prometheus.NewRegistry()
 	n.replicas = replica.NewManager(replica.Options{
+		Registerer: n.registry, MaxPartitionSeries: 10,
 		BrokerID: testBroker, Logs: n.logs, Remote: n.remote, Logger: logger,
 		FlushPolicy: policy, RemoteFetchMaxWait: time.Second, Layers: layers,
 	})

@@ -32,14 +32,20 @@ type Appended struct {
 // be used by the caller afterwards, and nothing keeps a reference to them. Errors carry Kafka codes; record errors
 // are a *record.InvalidRecordsError.
 func (p *Partition) Append(records []byte, request AppendRequest) (Appended, error) {
+	appended, summary, err := p.validateAndAppend(records, request)
+	p.countAppend(int(summary.Count), summary.Size, err)
+	return appended, err
+}
+
+func (p *Partition) validateAndAppend(records []byte, request AppendRequest) (Appended, record.Summary, error) {
 	log, err := p.leaderLog(kafka.NoLeaderEpoch)
 	if err != nil {
-		return Appended{}, err
+		return Appended{}, record.Summary{}, err
 	}
 	cfg := p.config.Load()
 	if request.AwaitCommit {
 		if err := p.checkInsyncReplicas(); err != nil {
-			return Appended{}, err
+			return Appended{}, record.Summary{}, err
 		}
 	}
 	now := time.Now().UnixMilli()
@@ -55,15 +61,16 @@ func (p *Partition) Append(records []byte, request AppendRequest) (Appended, err
 		RequestVersion:     request.Version,
 	})
 	if err != nil {
-		return Appended{}, fmt.Errorf("records for %s: %w", p.topicPartition, err)
+		return Appended{}, summary, fmt.Errorf("records for %s: %w", p.topicPartition, err)
 	}
 	if batch.IsTransactional() {
 		// An open transaction would hold back the last stable offset, and with it the tier, for ever: there is no
 		// coordinator yet that could end it.
-		return Appended{}, fmt.Errorf("transactional records for %s: transactions are not served yet: %w",
+		return Appended{}, summary, fmt.Errorf("transactional records for %s: transactions are not served yet: %w",
 			p.topicPartition, kafka.InvalidTxnState)
 	}
-	return p.append(log, batch, summary, request, now)
+	appended, err := p.append(log, batch, summary, request, now)
+	return appended, summary, err
 }
 
 func (p *Partition) append(log *storage.Log, batch record.Batch, summary record.Summary, request AppendRequest,

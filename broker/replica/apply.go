@@ -76,7 +76,10 @@ func (m *Manager) applyPartition(topic *image.Topic, index int32, cfg *config.To
 		m.waiters.Check(p)
 		return
 	}
-	p = &Partition{topicPartition: kafka.TopicPartition{Topic: topic.Name, Partition: index}, id: id, manager: m}
+	p = &Partition{
+		topicPartition: kafka.TopicPartition{Topic: topic.Name, Partition: index}, id: id, manager: m,
+		counts: m.topicCounts(topic.ID),
+	}
 	p.open(LogConfig(cfg), spec.Directory(m.options.BrokerID))
 	p.apply(spec, cfg)
 	m.mu.Lock()
@@ -125,8 +128,19 @@ func (p *Partition) apply(spec *image.Partition, cfg *config.TopicConfig) {
 	}
 }
 
+// topicCounts finds or makes the counters of a topic. Only Apply uses the map.
+func (m *Manager) topicCounts(id kafka.TopicID) *topicCounts {
+	counts, ok := m.counts[id]
+	if !ok {
+		counts = &topicCounts{}
+		m.counts[id] = counts
+	}
+	return counts
+}
+
 // removeTopic forgets the partitions of a deleted topic and gives their logs to deletion.
 func (m *Manager) removeTopic(id kafka.TopicID) {
+	delete(m.counts, id)
 	for _, p := range m.Partitions() {
 		if p.id.ID != id {
 			continue

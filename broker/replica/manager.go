@@ -6,6 +6,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/firnlog/firn/broker/purgatory"
 	"github.com/firnlog/firn/broker/record"
 	"github.com/firnlog/firn/broker/storage"
@@ -27,6 +29,10 @@ type Options struct {
 	// RemoteFetchMaxWait is how long a fetch waits for the object store although its own wait is shorter
 	// (remote.fetch.max.wait.ms, KIP-1018).
 	RemoteFetchMaxWait time.Duration
+	// Registerer takes the metrics; nil registers nothing. Series per partition are left out while there are more
+	// than MaxPartitionSeries partitions (firn.metrics.partitions.max).
+	Registerer         prometheus.Registerer
+	MaxPartitionSeries int
 	// Committed is called when a partition's high watermark has moved; it must return at once. May be nil.
 	Committed func(tp kafka.TopicPartition)
 	// Layers are the broker's settings that topics inherit, those altered at run time from the image included.
@@ -39,6 +45,7 @@ type Manager struct {
 	validator *record.Validator
 	waiters   *purgatory.Purgatory[*Partition]
 	draining  atomic.Bool
+	counts    map[kafka.TopicID]*topicCounts // used by Apply only
 
 	mu     sync.RWMutex // guards the fields below
 	byName map[kafka.TopicPartition]*Partition
@@ -48,14 +55,19 @@ type Manager struct {
 
 // NewManager makes a Manager that knows no partitions yet.
 func NewManager(options Options) *Manager {
-	return &Manager{
+	m := &Manager{
 		options:   options,
+		counts:    map[kafka.TopicID]*topicCounts{},
 		validator: record.NewValidator(),
 		waiters:   purgatory.New[*Partition](),
 		byName:    map[kafka.TopicPartition]*Partition{},
 		byID:      map[kafka.TopicIDPartition]*Partition{},
 		image:     image.Empty(),
 	}
+	if options.Registerer != nil {
+		options.Registerer.MustRegister(newCollector(m, options.MaxPartitionSeries))
+	}
+	return m
 }
 
 // Partition finds a partition by its topic's name. A partition that exists elsewhere is NOT_LEADER_OR_FOLLOWER.

@@ -24,6 +24,7 @@ type Partition struct {
 	topicPartition kafka.TopicPartition
 	id             kafka.TopicIDPartition
 	manager        *Manager
+	counts         *topicCounts // of the topic, shared by its partitions
 
 	// log is nil when the partition's directory is missing or failed; fault then says why, as a storage error.
 	log   *storage.Log

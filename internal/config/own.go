@@ -18,6 +18,8 @@ func ownRows() []row {
 		{"firn.log.flush.policy", String, "auto", ReadOnly, oneOf("auto", "os", "group"), Acts,
 			"When an append with acks=all is safe: group waits for a flush that it shares with others, os leaves it to the " +
 				"system, auto is group while one replica is in sync."},
+		{"firn.metrics.partitions.max", Int, "1000", ReadOnly, atLeast(0), Acts,
+			"Partitions above which /metrics leaves out the series of single partitions."},
 		{"firn.log.dirs.reserve.bytes", Long, "268435456", ReadOnly, atLeast(0), Acts,
 			"Free bytes of a log directory's disk below which produce requests are turned away."},
 		{"firn.record.validation", String, "full", ReadOnly, oneOf("full", "header"), Acts,
