@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -97,14 +98,24 @@ func TestWhatWasAcknowledgedOrReadOutlivesPowerCuts(t *testing.T) {
 	}
 }
 
-// cutAtFileOperation cuts the power at the operation on the logs' disk that counts the returned number down to 0. From
-// the next start on.
+// cutAtFileOperation cuts the power at the operation on a disk that counts the returned number down to 0. Operations on
+// the logs and on the metadata count alike, if they change something.
 func (s *scenario) cutAtFileOperation() *atomic.Int64 {
 	var countdown atomic.Int64
 	what := rand.New(rand.NewPCG(s.seed, 1))
-	s.onFile = func(op vfs.Op) {
-		if op.Kind.Changes() && countdown.Load() > 0 && countdown.Add(-1) == 0 {
+	count := func() {
+		if countdown.Load() > 0 && countdown.Add(-1) == 0 {
 			s.powerOff(loss(what.IntN(numberOfLossKinds)))
+		}
+	}
+	s.onFile = func(op vfs.Op) {
+		if op.Kind.Changes() {
+			count()
+		}
+	}
+	s.onPebble = func(op errorfs.Op) {
+		if op.Kind.ReadOrWrite() == errorfs.OpIsWrite {
+			count()
 		}
 	}
 	s.restart()

@@ -80,11 +80,13 @@ func (s *scenario) follow(topic string, partition int32, ledger *ledger) (stop f
 			}
 		}
 	})
-	return func() {
+	stop = func() {
 		cancel()
 		reading.Wait()
 		client.Close()
 	}
+	s.t.Cleanup(stop) // a test that fails must not leave it behind
+	return stop
 }
 
 // stream is a producer that has one record after the other on its way, and tells the ledger of each acknowledgement. It

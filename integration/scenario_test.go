@@ -13,7 +13,9 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/cockroachdb/pebble/v2"
 	pebblevfs "github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 	"github.com/klauspost/compress/zstd"
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -67,19 +69,35 @@ func (l loss) String() string {
 func (d *disks) clone(what loss, rng *rand.Rand) *disks {
 	d.gate.Lock()
 	defer d.gate.Unlock()
-	left := &disks{}
+	left := &disks{bucket: d.bucket.Clone()}
 	switch what {
 	case loseNothing:
-		left.pebble = d.pebble.CrashClone(pebblevfs.CrashCloneCfg{UnsyncedDataPercent: 100, RNG: rng})
+		left.pebble = d.clonePebble(100, rng)
 		left.files = d.files.KillClone()
 	case loseSome:
-		left.pebble = d.pebble.CrashClone(pebblevfs.CrashCloneCfg{UnsyncedDataPercent: rng.IntN(101), RNG: rng})
+		left.pebble = d.clonePebble(rng.IntN(101), rng)
 		left.files = d.files.CrashClone(rng)
 	case loseAllUnsynced:
-		left.pebble = d.pebble.CrashClone(pebblevfs.CrashCloneCfg{})
+		left.pebble = d.clonePebble(0, rng)
 		left.files = d.files.CrashCloneStrict()
 	}
-	left.bucket = d.bucket.Clone()
+	return left
+}
+
+// clonePebble keeps a share of what was not synced. Pebble makes a manifest, then the marker that names it, and syncs
+// their folder once: it counts on a journaling file system, which keeps the order of such changes. The clone does not,
+// and where that shows, all changes are kept instead.
+func (d *disks) clonePebble(percent int, rng *rand.Rand) *pebblevfs.MemFS {
+	left := d.pebble.CrashClone(pebblevfs.CrashCloneCfg{UnsyncedDataPercent: percent, RNG: rng})
+	for _, database := range []string{"state", "raft"} {
+		found, err := pebble.Peek(path.Join(dataDir, "metadata", database), left)
+		if err != nil || !found.Exists {
+			continue
+		}
+		if _, err := left.Stat(found.ManifestFilename); err != nil {
+			return d.clonePebble(100, rng)
+		}
+	}
 	return left
 }
 
@@ -97,6 +115,7 @@ type scenario struct {
 	node     *firn.Node
 	// onFile and onBucket, when set before a start, see each operation of the node first. They may call powerOff.
 	onFile   func(op vfs.Op)
+	onPebble func(op errorfs.Op)
 	onBucket func(call objectstore.Call)
 
 	mu   sync.Mutex // guards the fields below
@@ -163,9 +182,16 @@ func (s *scenario) tryStart() (*firn.Node, error) {
 			hook(call)
 		}
 	})
+	metadata := pebblevfs.FS(s.disks.pebble)
+	if hook := s.onPebble; hook != nil {
+		metadata = errorfs.Wrap(metadata, errorfs.InjectorFunc(func(op errorfs.Op) error {
+			hook(op)
+			return nil
+		}))
+	}
 	return firn.Start(s.context(), s.config(), firn.Dependencies{
 		Logger: slog.New(slog.NewTextHandler(s.t.Output(), &slog.HandlerOptions{Level: slog.LevelInfo})),
-		FS:     files, PebbleFS: s.disks.pebble, Network: s.network.Host(s.host), Bucket: s.bucket,
+		FS:     files, PebbleFS: metadata, Network: s.network.Host(s.host), Bucket: s.bucket,
 	})
 }
 
@@ -334,16 +360,19 @@ func (s *scenario) sleep(d time.Duration) {
 	synctest.Wait()
 }
 
-// eventually lets time pass until something has become true.
+// eventually lets time pass until something has become true: seconds at first, then minutes.
 func (s *scenario) eventually(what string, holds func() bool) {
 	s.t.Helper()
-	for range 600 {
+	const patience = 2 * time.Hour
+	for waited := time.Duration(0); waited < patience; {
 		if synctest.Wait(); holds() {
 			return
 		}
-		time.Sleep(time.Second)
+		step := time.Second + waited/16
+		time.Sleep(step)
+		waited += step
 	}
-	s.t.Fatalf("for ten minutes it did not come true that %s", what)
+	s.t.Fatalf("for %v it did not come true that %s", patience, what)
 }
 
 func must(t testing.TB, err error) {
