@@ -1,6 +1,7 @@
 package fetch
 
 import (
+	"errors"
 	"fmt"
 	"sync"
 
@@ -54,7 +55,7 @@ func (h *heads) get(tp kafka.TopicIDPartition) (*head, error) {
 		version: partition.Tier.Version, start: partition.Tier.Start, end: partition.Tier.End, entries: entries,
 	}
 	if err := next.entries.Check(); err != nil {
-		return nil, fmt.Errorf("the manifest of %s makes no sense: %w", tp, err)
+		return nil, fmt.Errorf("the manifest of %s makes no sense: %w", tp, errors.Join(err, kafka.KafkaStorageError))
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -5,7 +5,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
 	"github.com/firnlog/firn/internal/kafka"
@@ -116,34 +115,6 @@ func TestTheLargestTimestampIsFoundWithoutReading(t *testing.T) {
 			t.Fatalf("from %d: %v instead of %v", from, got, want)
 		}
 	})
-}
-
-func TestTheSummaryOfARunIsThatOfItsParts(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		entries, _ := drawRun(t)
-		whole := entries.Summarize()
-		cut := rapid.IntRange(0, len(entries)).Draw(t, "cut")
-		if diff := cmp.Diff(whole, entries[:cut].Summarize().Join(entries[cut:].Summarize())); diff != "" {
-			t.Fatalf("whole and parts differ:\n%s", diff)
-		}
-		if index, ok := entries.MaxTimestamp(0); ok && whole.MaxTimestampOffset != entries[index].MaxTimestampOffset {
-			t.Fatalf("the summary's max timestamp is at %d, not at %d", whole.MaxTimestampOffset,
-				entries[index].MaxTimestampOffset)
-		}
-	})
-	got := manifest.Entries{
-		{BaseOffset: 10, EndOffset: 20, DataBytes: 100, ObjectBytes: 120, MinTimestamp: 5, MaxTimestamp: 9,
-			MaxTimestampOffset: 12},
-		{BaseOffset: 20, EndOffset: 35, DataBytes: 200, ObjectBytes: 240, MinTimestamp: -1, MaxTimestamp: -1,
-			MaxTimestampOffset: -1},
-		{BaseOffset: 35, EndOffset: 36, DataBytes: 10, ObjectBytes: 20, MinTimestamp: 3, MaxTimestamp: 9,
-			MaxTimestampOffset: 35},
-	}.Summarize()
-	want := manifest.Summary{BaseOffset: 10, EndOffset: 36, Segments: 3, DataBytes: 310, ObjectBytes: 380, MinTimestamp: 3,
-		MaxTimestamp: 9, MaxTimestampOffset: 12}
-	if got != want {
-		t.Errorf("%+v instead of %+v", got, want)
-	}
 }
 
 func TestARunWithAGapIsNoRun(t *testing.T) {
