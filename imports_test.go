@@ -193,29 +193,6 @@ func TestTextsNameNoMachineAndNoUnfinishedWork(t *testing.T) {
 	})
 }
 
-// A page that says which test holds a rule must not outlive the test.
-func TestPagesNameTestsThatExist(t *testing.T) {
-	exists := map[string]bool{}
-	for _, file := range sourceFiles(t) {
-		for _, decl := range file.syntax.Decls {
-			if function, ok := decl.(*ast.FuncDecl); ok {
-				exists[function.Name.Name] = true
-			}
-		}
-	}
-	named := regexp.MustCompile(`\b(?:Test|Fuzz|Benchmark)[A-Z0-9]\w+`)
-	eachFile(t, func(name string, text []byte) {
-		if path.Ext(name) != ".md" {
-			return
-		}
-		for _, test := range named.FindAllString(string(text), -1) {
-			if !exists[test] {
-				t.Errorf("%s names %s, which does not exist", name, test)
-			}
-		}
-	})
-}
-
 // allows tells whether a file may import something.
 func (r importRow) allows(imported string, isTest bool) bool {
 	if !isTest && slices.ContainsFunc(strings.Fields(r.never), func(path string) bool {
