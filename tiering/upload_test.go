@@ -41,6 +41,12 @@ func (n *names) step(name string) error {
 	return nil
 }
 
+func (n *names) of(name string) int {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.count[name]
+}
+
 func TestManySmallSegmentsOverASlowStoreAreCopiedSeveralAtATime(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		s := usual()
@@ -58,8 +64,9 @@ func TestManySmallSegmentsOverASlowStoreAreCopiedSeveralAtATime(t *testing.T) {
 		if got := b.tierState(); got.Segments != 40 {
 			t.Errorf("%d of 40 segments are remote", got.Segments)
 		}
-		if steps.count["reserve_uploads"] > 4 || steps.count["put"] != 40 || steps.count["commit_segment"] != 40 {
-			t.Errorf("%v", steps.count)
+		if steps.of("reserve_uploads") > 4 || steps.of("put") != 40 || steps.of("commit_segment") != 40 {
+			t.Errorf("%d puts, %d commits, %d reservations",
+				steps.of("put"), steps.of("commit_segment"), steps.of("reserve_uploads"))
 		}
 		b.sleep(time.Hour)
 		checkBucket(b)
@@ -77,8 +84,9 @@ func TestASteadyPartitionReservesAhead(t *testing.T) {
 			b.produce(2, int64(i))
 			b.seal()
 		}
-		if steps.count["commit_segment"] != 40 || steps.count["reserve_uploads"] > 8 {
-			t.Errorf("%v", steps.count)
+		if steps.of("commit_segment") != 40 || steps.of("reserve_uploads") > 8 {
+			t.Errorf("%d puts, %d commits, %d reservations",
+				steps.of("put"), steps.of("commit_segment"), steps.of("reserve_uploads"))
 		}
 		b.close()
 	})
@@ -213,6 +221,8 @@ func TestRetriesSpreadAndGrowRarer(t *testing.T) {
 		b.produce(1, 0)
 		b.seal()
 		b.sleep(10 * time.Minute)
+		mu.Lock()
+		defer mu.Unlock()
 		if len(tries) < 20 || len(tries) > 120 {
 			t.Errorf("%d tries in ten minutes", len(tries))
 		}

@@ -42,8 +42,8 @@ type remote struct {
 	bucket   *objectstore.Memory
 	registry *prometheus.Registry
 	entries  []command.SegmentEntry
-	data     []byte // of all segments
-	next     int64  // offset
+	data     [][]byte // of each segment
+	next     int64    // offset
 	tier     image.TierState
 	local    *storage.Log
 
@@ -172,7 +172,7 @@ func (r *remote) add(hole int64, batches ...record.Batch) {
 		objectstore.PutOptions{}))
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.data = append(r.data, data...)
+	r.data = append(r.data, data)
 	r.entries = append(r.entries, object.Tail.Entry())
 	r.tier.End, r.tier.Segments, r.tier.Version = r.next, r.tier.Segments+1, r.tier.Version+1
 }
@@ -199,13 +199,16 @@ func must(t testing.TB, err error) {
 	}
 }
 
-// batchOf builds a batch of n records whose values together have about the given size, which no codec makes smaller.
+// batchOf builds a batch of n records whose values together have about the given size.
 func batchOf(n, bytes int, timestamp int64) record.Batch {
 	random := rand.NewChaCha8([32]byte{byte(timestamp), byte(timestamp >> 8), byte(bytes)})
 	builder := record.NewBuilder(record.PlainProducer())
 	for i := range n {
 		value := make([]byte, bytes/n)
-		_, _ = random.Read(value)
+		_, _ = random.Read(value[:min(len(value), 64)])
+		for filled := 64; filled < len(value); filled *= 2 {
+			copy(value[filled:], value[:filled])
+		}
 		builder.Append(timestamp+int64(i), nil, value)
 	}
 	return builder.Build()
