@@ -63,6 +63,11 @@ func (l *Log) close() error {
 	}
 	l.mu.Lock()
 	l.closing = true
+	if active := l.active(); len(active.indexes.offsets) > 0 {
+		// As in Kafka: the next start compares the index with the segment's largest timestamp. One without entries says
+		// nothing and need not be written.
+		active.noteTime()
+	}
 	l.mu.Unlock()
 	err := l.flush()
 	if err == nil {
