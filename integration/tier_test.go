@@ -325,7 +325,7 @@ func TestTI13ABucketThatIsAwayHoldsNobodyUp(t *testing.T) {
 // metadata, while segments roll, are copied, committed and dropped.
 func TestACrashAtAnyStepOfSinking(t *testing.T) {
 	const rounds = 6
-	for seed := range uint64(12) {
+	for seed := range uint64(8) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
 			run(t, seed, nil, func(s *scenario) {
 				var known ledger
