@@ -9,8 +9,9 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/firnlog/firn/internal/config"
 	"github.com/magiconair/properties"
+
+	"github.com/firnlog/firn/internal/config"
 )
 
 // Sources is where settings come from, the weakest first.

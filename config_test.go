@@ -9,9 +9,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/firnlog/firn/internal/config"
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/firnlog/firn/internal/config"
 )
 
 // load loads a configuration that must be accepted.

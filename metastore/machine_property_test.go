@@ -246,7 +246,7 @@ func checkPartition(
 			continue
 		}
 		_, reserved := step.reservation(tp, object.UploadID)
-		garbage := step.get(state.SpaceTier, uploadKey(keyGarbage, tp, object.UploadID)) != nil
+		garbage := step.get(uploadKey(keyGarbage, tp, object.UploadID)) != nil
 		if reserved == garbage {
 			rt.Fatalf("upload %s of %s is forgotten, or in two places", idText(object.UploadID), tp)
 		}

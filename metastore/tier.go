@@ -101,8 +101,8 @@ func (t *transition) checkReservation(cmd command.ReserveUploads) error {
 	}
 	for _, upload := range cmd.UploadIDs {
 		if upload.IsZero() ||
-			t.get(state.SpaceTier, uploadKey(keyReservation, cmd.Partition, upload)) != nil ||
-			t.get(state.SpaceTier, uploadKey(keyGarbage, cmd.Partition, upload)) != nil {
+			t.get(uploadKey(keyReservation, cmd.Partition, upload)) != nil ||
+			t.get(uploadKey(keyGarbage, cmd.Partition, upload)) != nil {
 			return fmt.Errorf("upload id %s is not a new one: %w", upload, kafka.InvalidRequest)
 		}
 	}
@@ -142,7 +142,7 @@ func (t *transition) commitSegment(cmd command.CommitSegment) (any, error) {
 }
 
 func (t *transition) reservation(tp kafka.TopicIDPartition, upload kafka.UUID) (reservation, bool) {
-	value := t.get(state.SpaceTier, uploadKey(keyReservation, tp, upload))
+	value := t.get(uploadKey(keyReservation, tp, upload))
 	if value == nil {
 		return reservation{}, false
 	}
@@ -241,14 +241,12 @@ func (t *transition) deadlinesUpTo(elapsedMs int64) [][]byte {
 	return keys
 }
 
-func (t *transition) collected(cmd command.Collected) error {
+func (t *transition) collected(cmd command.Collected) {
 	for _, object := range cmd.Objects {
 		t.batch.Delete(state.SpaceTier, uploadKey(keyGarbage, object.Partition, object.UploadID))
 	}
-	return nil
 }
 
-func (t *transition) topicCollected(cmd command.TopicCollected) error {
+func (t *transition) topicCollected(cmd command.TopicCollected) {
 	t.batch.Delete(state.SpaceTier, topicKey(keyDeletedTopic, cmd.TopicID))
-	return nil
 }

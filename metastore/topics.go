@@ -45,7 +45,7 @@ func (t *transition) createTopic(new command.NewTopic) error {
 
 // isDeleted tells whether the id belongs to a deleted topic that still has objects: its keys must not be used again.
 func (t *transition) isDeleted(id kafka.TopicID) bool {
-	return t.get(state.SpaceTier, topicKey(keyDeletedTopic, id)) != nil
+	return t.get(topicKey(keyDeletedTopic, id)) != nil
 }
 
 func (t *transition) checkReplicas(partitions []command.NewPartition) error {

@@ -49,18 +49,20 @@ func (t *transition) apply(cmd command.Command) (result any, refusal error) {
 	case command.LapseReservations:
 		return t.lapseReservations(cmd)
 	case command.Collected:
-		return nil, t.collected(cmd)
+		t.collected(cmd)
+		return nil, nil
 	case command.TopicCollected:
-		return nil, t.topicCollected(cmd)
+		t.topicCollected(cmd)
+		return nil, nil
 	default:
 		t.fault = fmt.Errorf("command %s has no place in the state machine", cmd.Type())
 		return nil, t.fault
 	}
 }
 
-// get reads a value, seeing what earlier commands of the batch have changed; nil if it is absent.
-func (t *transition) get(space state.Space, key []byte) []byte {
-	value, err := t.batch.Get(space, key)
+// get reads a value of the tier, seeing what earlier commands of the batch have changed; nil if it is absent.
+func (t *transition) get(key []byte) []byte {
+	value, err := t.batch.Get(state.SpaceTier, key)
 	t.note(err)
 	return value
 }

@@ -79,7 +79,9 @@ func unsupportedResource(kind command.ResourceType) error {
 		kind, kafka.InvalidRequest)
 }
 
-func describedConfig(entry *config.Entry, request *kmsg.DescribeConfigsRequest) kmsg.DescribeConfigsResponseResourceConfig {
+func describedConfig(
+	entry *config.Entry, request *kmsg.DescribeConfigsRequest,
+) kmsg.DescribeConfigsResponseResourceConfig {
 	answer := kmsg.NewDescribeConfigsResponseResourceConfig()
 	answer.Name, answer.Value = entry.Name, entry.Value
 	answer.ReadOnly, answer.IsSensitive = entry.ReadOnly, entry.Sensitive

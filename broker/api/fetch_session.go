@@ -125,7 +125,8 @@ func (s *fetchSession) rotate() {
 		}
 		waiting = append(waiting, entry)
 	}
-	s.order = append(waiting, s.served...)
+	waiting = append(waiting, s.served...)
+	s.order = waiting
 }
 
 // update takes over what an incremental request adds, changes and forgets. The caller holds the lock.
@@ -272,7 +273,7 @@ func (c *sessionCache) create(request *kmsg.FetchRequest) *fetchSession {
 // freeID picks an id at random, so that a client of an earlier run of this broker does not meet a stranger's session.
 func (c *sessionCache) freeID() int32 {
 	for {
-		id := 1 + rand.Int32N(1<<31-1) //nolint:gosec // a name, not a secret
+		id := 1 + rand.Int32N(1<<31-1)
 		if _, taken := c.sessions[id]; !taken {
 			return id
 		}

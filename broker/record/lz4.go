@@ -169,7 +169,7 @@ func (c *compressor) compressLZ4(src, dst []byte, level int) (int, error) {
 		c.lz4HC = new(lz4.CompressorHC)
 	}
 	// The library has nine levels where Kafka has seventeen.
-	c.lz4HC.Level = lz4.CompressionLevel(lz4.Level1) << (min(max(level, 1), lz4DefaultLevel) - 1)
+	c.lz4HC.Level = lz4.Level1 << (min(max(level, 1), lz4DefaultLevel) - 1)
 	return c.lz4HC.CompressBlock(src, dst)
 }
 

@@ -80,7 +80,7 @@ func (c *Commit) TryComplete() bool {
 // settled tells whether every item is committed or lost.
 func settled(items []CommitItem) bool {
 	for _, item := range items {
-		if item.err(false) == errPending { //nolint:errorlint // a sentinel of this file, never wrapped
+		if item.err(false) == errPending {
 			return false
 		}
 	}

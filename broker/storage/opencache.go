@@ -114,14 +114,9 @@ func (c *openCache[T]) release(r *resource[T]) {
 }
 
 // remove keeps the resource from being opened again and closes it as soon as nobody uses it.
-func (c *openCache[T]) remove(r *resource[T]) { c.shut(r, true) }
-
-// forget closes the resource if nobody uses it, so that it will be opened anew.
-func (c *openCache[T]) forget(r *resource[T]) { c.shut(r, false) }
-
-func (c *openCache[T]) shut(r *resource[T], forGood bool) {
+func (c *openCache[T]) remove(r *resource[T]) {
 	c.mu.Lock()
-	r.removed = r.removed || forGood
+	r.removed = true
 	var victim T
 	closing := r.isOpen && r.references == 0
 	if closing {

@@ -60,17 +60,6 @@ func findTime(index []byte, timestamp int64) (entry timeEntry, ok bool) {
 	return timeEntryAt(index, n-1), true
 }
 
-// findTimeOffset returns the last entry whose offset is below relative: the largest timestamp before it.
-func findTimeOffset(index []byte, relative int64) (entry timeEntry, ok bool) {
-	n := sort.Search(len(index)/timeEntrySize, func(i int) bool {
-		return int64(timeEntryAt(index, i).relative) >= relative
-	})
-	if n == 0 {
-		return timeEntry{}, false
-	}
-	return timeEntryAt(index, n-1), true
-}
-
 // checkTimeIndex tells why an index cannot belong to a segment with that many offsets.
 func checkTimeIndex(index []byte, relativeEnd int64) error {
 	if len(index)%timeEntrySize != 0 {

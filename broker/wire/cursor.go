@@ -56,13 +56,6 @@ func (c *cursor) int32() int32 {
 	return 0
 }
 
-func (c *cursor) int64() int64 {
-	if b := c.take(8); b != nil {
-		return int64(binary.BigEndian.Uint64(b))
-	}
-	return 0
-}
-
 // uvarint reads an unsigned varint of at most 32 bits.
 func (c *cursor) uvarint() uint32 {
 	var value uint64

@@ -120,7 +120,7 @@ func (t *ProduceTopics) passPartitions() {
 		return
 	}
 	partitions := t.Partitions()
-	for partitions.Next() { //nolint:revive // walking over them is all
+	for partitions.Next() { // walking over them is all
 	}
 	t.cursor = partitions.cursor
 	if t.flexible {

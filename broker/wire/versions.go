@@ -25,7 +25,7 @@ const (
 	KeyFetch                   int16 = 1
 	KeyListOffsets             int16 = 2
 	KeyMetadata                int16 = 3
-	KeyApiVersions             int16 = 18 //nolint:revive // Kafka's word
+	KeyApiVersions             int16 = 18
 	KeyCreateTopics            int16 = 19
 	KeyDeleteTopics            int16 = 20
 	KeyDeleteRecords           int16 = 21

@@ -31,17 +31,17 @@ type partialError struct{ err error }
 func (e partialError) Error() string { return e.err.Error() }
 func (e partialError) Unwrap() error { return e.err }
 
-// failures turns the errors of total things into one error: none, all of them, or a part.
-func failures(what string, total int, failed []error) error {
+// failures turns the errors of a command over several topics into one error: none, all of them, or a part.
+func failures(total int, failed []error) error {
 	switch {
 	case len(failed) == 0:
 		return nil
 	case total == 1:
 		return failed[0]
 	case len(failed) == total:
-		return fmt.Errorf("all %d %s failed, the first with: %w", total, what, failed[0])
+		return fmt.Errorf("all %d topics failed, the first with: %w", total, failed[0])
 	}
-	return partialError{fmt.Errorf("%d of %d %s failed, the first with: %w", len(failed), total, what, failed[0])}
+	return partialError{fmt.Errorf("%d of %d topics failed, the first with: %w", len(failed), total, failed[0])}
 }
 
 func exitStatus(err error) int {

@@ -103,16 +103,12 @@ func parseNumberBorder(text string, plus borderKind) (border, error) {
 var dateTime = regexp.MustCompile(`^\d{4}-\d{2}-\d{2}[Tt ]\d{2}:\d{2}:\d{2}(\.\d+)?([Zz]|[+-]\d{2}:\d{2})`)
 
 func parseTimeRange(text string, now time.Time) (offsetRange, error) {
-	from, rest := dateTime.FindString(text), ""
-	isRange := false
-	if from != "" {
-		rest = text[len(from):]
-		if rest != "" && rest[0] != ':' {
+	from, rest, isRange := strings.Cut(text, ":")
+	if whole := dateTime.FindString(text); whole != "" {
+		from = whole
+		if rest, isRange = strings.CutPrefix(text[len(whole):], ":"); rest != "" && !isRange {
 			return offsetRange{}, fmt.Errorf("%q follows a time", rest)
 		}
-		rest, isRange = strings.CutPrefix(rest, ":")
-	} else {
-		from, rest, isRange = strings.Cut(text, ":")
 	}
 	if from == "" && !isRange {
 		return offsetRange{}, errors.New("a time is missing after @")

@@ -85,7 +85,7 @@ func DescribeTopic(overrides map[string]string, layers BrokerLayers) []Entry {
 		if setting.Internal && !overridden {
 			continue
 		}
-		value, _ := topicValue(setting.Name, overrides, layers.Lookup)
+		value := topicValue(setting.Name, overrides, layers.Lookup)
 		entry := Entry{Setting: setting, Value: setting.shown(value), Source: BuiltIn}
 		if overridden {
 			entry.Synonyms = append(entry.Synonyms, Synonym{setting.Name, setting.shown(override), DynamicTopic})

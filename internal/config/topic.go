@@ -141,8 +141,7 @@ type topicReader struct {
 }
 
 func (r *topicReader) text(name string) string {
-	value, _ := topicValue(name, r.overrides, r.broker)
-	return value
+	return topicValue(name, r.overrides, r.broker)
 }
 
 func (r *topicReader) list(name string) []string { return ParseList(r.text(name)) }
@@ -178,18 +177,18 @@ func (r *topicReader) keep(name string, err error) {
 }
 
 // topicValue is a topic setting's value in its own unit: the override, else the first broker synonym that somebody has
-// set, else the default. It also tells which setting the value comes from; "" is the default.
-func topicValue(name string, overrides map[string]string, broker BrokerLookup) (value, from string) {
+// set, else the default.
+func topicValue(name string, overrides map[string]string, broker BrokerLookup) string {
 	if value, ok := overrides[name]; ok {
-		return value, name
+		return value
 	}
 	setting, _ := topicIndex.lookup(name)
 	for _, synonym := range setting.Synonyms {
 		if value, explicit := broker(synonym); explicit {
-			return convert(value, unitMs(synonym)), synonym
+			return convert(value, unitMs(synonym))
 		}
 	}
-	return setting.Default, ""
+	return setting.Default
 }
 
 // unitMs is how many milliseconds one unit of a broker setting is.

@@ -37,7 +37,7 @@ func TestLockIsReleasedByTheDeathOfItsHolder(t *testing.T) {
 	stdout, err := holder.StdoutPipe()
 	must(t, err)
 	must(t, holder.Start())
-	defer holder.Wait() //nolint:errcheck // it is killed
+	defer holder.Wait() // it is killed
 	defer holder.Process.Kill()
 	if line, err := bufio.NewReader(stdout).ReadString('\n'); line != "locked\n" {
 		t.Fatalf("the holder says %q, %v", line, err)

@@ -86,7 +86,7 @@ func (osFS) Space(dir string) (Space, error) {
 	for {
 		err := unix.Statfs(dir, &stat)
 		if err == nil {
-			block := int64(stat.Bsize)
+			block := int64(stat.Bsize) //nolint:unconvert // its type differs from system to system
 			return Space{TotalBytes: int64(stat.Blocks) * block, FreeBytes: int64(stat.Bavail) * block}, nil
 		}
 		if !errors.Is(err, unix.EINTR) {

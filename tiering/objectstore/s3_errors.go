@@ -93,7 +93,7 @@ func (s *S3) failure(ctx context.Context, operation Operation, key string, err e
 		}
 		s.explainRegion(result, err, code)
 	default:
-		result.Kind, result.Status = kindWithoutAnswer(err)
+		result.Status, result.Kind = kindWithoutAnswer(err)
 	}
 	if cache, ok := s.credentials.(*aws.CredentialsCache); ok && isExpired(code) {
 		cache.Invalidate()
@@ -121,17 +121,17 @@ func kindOf(operation Operation, status int, code string) error {
 
 // kindWithoutAnswer is for requests that got no answer. The network may come back, a certificate will not change, and
 // credentials may become available again (a metadata service that restarts).
-func kindWithoutAnswer(err error) (kind error, status string) {
+func kindWithoutAnswer(err error) (status string, kind error) {
 	var unknownAuthority x509.UnknownAuthorityError
 	var hostname x509.HostnameError
 	var verification *tls.CertificateVerificationError
 	if errors.As(err, &unknownAuthority) || errors.As(err, &hostname) || errors.As(err, &verification) {
-		return nil, "certificate"
+		return "certificate", nil
 	}
 	if isCredentialsError(err) {
-		return ErrUnavailable, statusCredentials
+		return statusCredentials, ErrUnavailable
 	}
-	return ErrUnavailable, "network"
+	return "network", ErrUnavailable
 }
 
 // statusCredentials is the status of a request that could not be signed for want of credentials.
