@@ -65,6 +65,7 @@ type Node struct {
 	deps   Dependencies
 	logger *slog.Logger
 
+	ballast   *state.Ballast // nil if nothing is reserved
 	state     *state.DB
 	meta      *metastore.Store
 	logs      *storage.Manager
@@ -119,6 +120,9 @@ func Start(ctx context.Context, cfg Config, deps Dependencies) (*Node, error) {
 		if err := step(ctx); err != nil {
 			return nil, errors.Join(err, n.Stop(context.WithoutCancel(ctx)))
 		}
+	}
+	if n.ballast != nil {
+		n.run("ballast", n.ballast.Run) // only now, so that nobody has to wait for it
 	}
 	n.ready.Store(true)
 	n.logger.Info("broker is ready", "node", n.config.NodeID, "kafka", strings.Join(n.addresses, ","), "http", n.httpAddress,

@@ -11,6 +11,8 @@ import (
 	"path"
 	"strconv"
 
+	pebblevfs "github.com/cockroachdb/pebble/v2/vfs"
+
 	"github.com/firnlog/firn/broker/storage"
 	"github.com/firnlog/firn/internal/config"
 	"github.com/firnlog/firn/internal/kafka"
@@ -41,16 +43,17 @@ func (n *Node) openMetadata(ctx context.Context) error {
 		return fmt.Errorf("%s is in use: is another firn running on it? stop it, or give another --data-dir: %w", dir, err)
 	}
 	n.onClose("the metadata directory's lock", lock.Close)
+	databases := n.databaseFS()
 
 	n.state, err = state.Open(state.Options{
-		FS: n.deps.PebbleFS, Dir: path.Join(dir, "state"), Logger: n.logger, OnFatal: n.failure,
+		FS: databases, Dir: path.Join(dir, "state"), Logger: n.logger, OnFatal: n.failure,
 	})
 	if err != nil {
 		return err
 	}
 	n.onClose("the state database", n.state.Close)
 	n.meta, err = metastore.Open(metastore.Options{
-		FS: n.deps.PebbleFS, Dir: path.Join(dir, "raft"), NodeID: n.config.NodeID, State: n.state,
+		FS: databases, Dir: path.Join(dir, "raft"), NodeID: n.config.NodeID, State: n.state,
 		Logger: n.logger, Registerer: n.deps.Registry,
 	})
 	if err != nil {
@@ -62,6 +65,17 @@ func (n *Node) openMetadata(ctx context.Context) error {
 		return err
 	}
 	return n.claimMetadata(ctx)
+}
+
+// databaseFS is where the two databases live. As long as firn.log.dirs.reserve.bytes asks for some room to be left, a
+// part of it is taken up by a ballast file, which is given up before a write of theirs fails.
+func (n *Node) databaseFS() pebblevfs.FS {
+	bytes := min(state.BallastBytes, n.config.Log.ReserveBytes/8)
+	if bytes <= 0 {
+		return n.deps.PebbleFS
+	}
+	n.ballast = state.NewBallast(n.deps.PebbleFS, path.Join(n.config.MetadataDir, "ballast"), bytes, n.logger, nil)
+	return n.ballast.FS()
 }
 
 // claimMetadata gives a new cluster its id and checks that the directory is this node's.
@@ -113,6 +127,7 @@ func (n *Node) openLogs(ctx context.Context) error {
 		FS: n.deps.FS, Dirs: dirs, Owner: n.owner(),
 		Store: n.state.Space(state.SpaceStorage), SyncStore: n.state.Flush,
 		Policy: n.flushPolicy(), ReserveBytes: n.config.Log.ReserveBytes,
+		MetadataDir: n.config.MetadataDir, MetadataFull: n.metadataFull,
 		ProducerExpiration: n.config.Log.ProducerIDExpiration,
 		Remote:             n.remoteRange,
 		Events:             n.storageEvents(),
@@ -142,6 +157,9 @@ func (n *Node) openLogs(ctx context.Context) error {
 	}
 	return nil
 }
+
+// metadataFull tells that the disk of the databases has been full and has no room yet.
+func (n *Node) metadataFull() bool { return n.ballast != nil && n.ballast.Full() }
 
 // known tells the log manager which folders belong to the cluster, and with which settings.
 func (n *Node) known(tp kafka.TopicPartition, id kafka.TopicID) (storage.Config, bool) {

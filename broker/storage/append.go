@@ -58,7 +58,7 @@ func (l *Log) append(batch record.Batch, summary record.Summary, opts AppendOpti
 			return l.duplicate(batch, known), nil
 		}
 	}
-	if err := l.dir.checkReserve(l.env, len(batch), opts.AppendedAt); err != nil {
+	if err := l.dir.checkReserve(len(batch), opts.AppendedAt); err != nil {
 		return AppendInfo{}, fmt.Errorf("append to %s: %w", l.topicPartition, err)
 	}
 	if err := l.rollIfNeeded(batch, summary, opts.AppendedAt); err != nil {

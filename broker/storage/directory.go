@@ -59,44 +59,65 @@ const (
 	spaceCheckMs    = 1000
 )
 
-// spaceWatch remembers whether a directory has room.
+// spaceWatch remembers how much room the disk of a directory has.
 type spaceWatch struct {
+	path string
+
 	mu        sync.Mutex // guards the fields below
 	checkedAt int64      // ms
 	free      int64      // what was free then, less what was appended since
 	appended  int64      // since then
 }
 
-// checkReserve refuses an append that would leave less than firn.log.dirs.reserve.bytes free. A full disk is refused
-// before it happens: once a write has failed for lack of space, the database that runs beside us has failed, too.
-func (d *directory) checkReserve(env *environment, size int, now int64) error {
-	if env.reserve <= 0 {
-		return nil
-	}
-	d.space.mu.Lock()
-	defer d.space.mu.Unlock()
-	w := &d.space
+// take accounts for size bytes that are about to be appended somewhere, unless fewer than reserve would be left then.
+// What is appended to another disk counts, too, until the next look: that is on the safe side.
+func (w *spaceWatch) take(env *environment, size int64, now int64) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	if w.checkedAt == 0 || w.appended >= spaceCheckBytes || now-w.checkedAt >= spaceCheckMs || now < w.checkedAt {
-		space, err := env.fs.Space(d.path)
+		space, err := env.fs.Space(w.path)
 		if err != nil {
-			return storageError(fmt.Sprintf("ask for the free space of %s", d.path), err)
+			return storageError(fmt.Sprintf("ask for the free space of %s", w.path), err)
 		}
 		w.checkedAt, w.free, w.appended = now, space.FreeBytes, 0
 	}
-	if w.free-int64(size) < env.reserve {
+	if w.free-size < env.reserve {
 		env.metrics.reserveRefusals.Inc()
 		return fmt.Errorf("%s has %d bytes free, and %d of them are reserved (firn.log.dirs.reserve.bytes): %w",
-			d.path, w.free, env.reserve, kafka.KafkaStorageError)
+			w.path, w.free, env.reserve, kafka.KafkaStorageError)
 	}
-	w.free -= int64(size)
-	w.appended += int64(size)
+	w.free -= size
+	w.appended += size
 	return nil
+}
+
+// checkReserve refuses an append that would leave less than firn.log.dirs.reserve.bytes free, here or where the
+// metadata lies. A full disk is refused before it happens: once a write has failed for lack of space, the databases
+// that run beside us have failed, too.
+func (d *directory) checkReserve(size int, now int64) error {
+	env := d.env
+	if env.reserve <= 0 {
+		return nil
+	}
+	if env.metadataFull() {
+		env.metrics.reserveRefusals.Inc()
+		return fmt.Errorf("%s has been full and has no room yet: %w", env.metadata.path, kafka.KafkaStorageError)
+	}
+	if env.metadata.path != "" {
+		if err := env.metadata.take(env, int64(size), now); err != nil {
+			return err
+		}
+	}
+	return d.space.take(env, int64(size), now)
 }
 
 // openDirectory locks a log directory and checks that it is ours, making it if it is new. A directory that cannot be
 // used because its disk fails is returned as failed; one that is not ours, or in use, is an error.
 func openDirectory(env *environment, wanted Directory, owner Owner) (*directory, error) {
-	dir := &directory{path: wanted.Path, id: wanted.ID, env: env, lock: noLock{}, committer: newCommitter()}
+	dir := &directory{
+		path: wanted.Path, id: wanted.ID, env: env, lock: noLock{}, committer: newCommitter(),
+		space: spaceWatch{path: wanted.Path},
+	}
 	if err := vfs.MkdirAllDurable(env.fs, wanted.Path); err != nil {
 		_ = dir.fail(err) // remembered there
 		return dir, nil

@@ -21,11 +21,14 @@ type environment struct {
 	metrics   *metrics
 	expireMs  int64 // producer.id.expiration.ms
 	reserve   int64 // firn.log.dirs.reserve.bytes
-	files     *openCache[vfs.File]
-	maps      *openCache[*indexMaps]
-	scans     sync.Pool // of *batchScan, for look-ups
-	bigScans  sync.Pool // of *batchScan, for recovery
-	remote    func(id kafka.TopicIDPartition) (RemoteRange, bool)
+	// metadata watches the disk of the metadata directory; its path is empty if nothing has to be left there.
+	metadata     spaceWatch
+	metadataFull func() bool
+	files        *openCache[vfs.File]
+	maps         *openCache[*indexMaps]
+	scans        sync.Pool // of *batchScan, for look-ups
+	bigScans     sync.Pool // of *batchScan, for recovery
+	remote       func(id kafka.TopicIDPartition) (RemoteRange, bool)
 }
 
 func (e *environment) scan() *batchScan {

@@ -26,9 +26,13 @@ type ManagerOptions struct {
 	Store Store
 	// SyncStore makes everything that has been set in the Store durable. It is called with each second's checkpoints, and
 	// before files are removed that the Store must then not believe in. Nil says that Set is durable when it returns.
-	SyncStore          func() error
-	Policy             FlushPolicy   // of new logs; Log.SetPolicy changes it for one
-	ReserveBytes       int64         // firn.log.dirs.reserve.bytes; 0 = none
+	SyncStore    func() error
+	Policy       FlushPolicy // of new logs; Log.SetPolicy changes it for one
+	ReserveBytes int64       // firn.log.dirs.reserve.bytes; 0 = none
+	// MetadataDir is where the databases lie: the reserve holds there, too. MetadataFull tells, if it is not nil, that
+	// they have found their disk full.
+	MetadataDir        string
+	MetadataFull       func() bool
 	ProducerExpiration time.Duration // producer.id.expiration.ms; 0 = Kafka's default of a day
 	MaxOpenFiles       int           // descriptors of sealed segments; 0 = 1024
 	MaxOpenIndexes     int           // sealed segments with mapped indexes, two maps each; 0 = 1024
@@ -110,6 +114,11 @@ func NewManager(opts ManagerOptions) (*Manager, error) {
 	if err := m.someDirectory(); err != nil {
 		return nil, errors.Join(err, m.unlock())
 	}
+	if opts.Registerer != nil {
+		if err := m.registerSpace(opts.Registerer, opts.MetadataDir); err != nil {
+			return nil, errors.Join(err, m.unlock())
+		}
+	}
 	return m, nil
 }
 
@@ -138,12 +147,16 @@ func newEnvironment(opts ManagerOptions) (*environment, error) {
 		metrics:   metrics,
 		expireMs:  cmp.Or(opts.ProducerExpiration, defaultProducerExpiration).Milliseconds(),
 		reserve:   opts.ReserveBytes,
+		metadata:  spaceWatch{path: opts.MetadataDir},
 		files:     newOpenCache[vfs.File](cmp.Or(opts.MaxOpenFiles, defaultOpenFiles)),
 		maps:      newOpenCache[*indexMaps](cmp.Or(opts.MaxOpenIndexes, defaultOpenIndexes)),
 		remote:    opts.Remote,
 	}
 	if env.syncStore == nil {
 		env.syncStore = func() error { return nil }
+	}
+	if env.metadataFull = opts.MetadataFull; env.metadataFull == nil {
+		env.metadataFull = func() bool { return false }
 	}
 	if env.remote == nil {
 		env.remote = func(kafka.TopicIDPartition) (RemoteRange, bool) { return RemoteRange{}, false }

@@ -1,6 +1,11 @@
 package storage
 
-import "github.com/prometheus/client_golang/prometheus"
+import (
+	"math"
+	"slices"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
 
 // metrics are the counters of all local logs:
 //
@@ -11,6 +16,8 @@ import "github.com/prometheus/client_golang/prometheus"
 //	firn_storage_offline_logs             logs that do not serve because of damage
 //	firn_storage_offline_directories      log directories that have failed
 //	firn_storage_reserve_refusals_total   appends refused to keep the disk from filling up
+//	firn_storage_reserve_bytes            what must stay free in each directory
+//	firn_storage_free_bytes{directory}    what is free there: alert while it is still above the reserve
 type metrics struct {
 	flushSeconds       prometheus.Histogram
 	rolls              prometheus.Counter
@@ -53,4 +60,36 @@ func newMetrics(registry prometheus.Registerer) (*metrics, error) {
 		}
 	}
 	return m, nil
+}
+
+// registerSpace shows how much room there is, as of the moment of a scrape.
+func (m *Manager) registerSpace(registry prometheus.Registerer, metadataDir string) error {
+	watched := []string{}
+	for _, dir := range m.dirs {
+		watched = append(watched, dir.path)
+	}
+	if metadataDir != "" && !slices.Contains(watched, metadataDir) {
+		watched = append(watched, metadataDir)
+	}
+	gauges := []prometheus.Collector{prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "firn_storage_reserve_bytes", Help: "Bytes that appends must leave free in each directory.",
+	}, func() float64 { return float64(m.env.reserve) })}
+	for _, dir := range watched {
+		gauges = append(gauges, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "firn_storage_free_bytes", Help: "Bytes that are free in a log directory, or in that of the metadata.",
+			ConstLabels: prometheus.Labels{"directory": dir},
+		}, func() float64 {
+			space, err := m.env.fs.Space(dir)
+			if err != nil {
+				return math.NaN()
+			}
+			return float64(space.FreeBytes)
+		}))
+	}
+	for _, gauge := range gauges {
+		if err := registry.Register(gauge); err != nil {
+			return err
+		}
+	}
+	return nil
 }
