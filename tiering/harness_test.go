@@ -105,6 +105,7 @@ type broker struct {
 	mu    sync.Mutex // guards the fields below
 	calls []string   // to the bucket
 	fails []string   // what the tier reported
+	gone  []string   // objects that were collected
 }
 
 var (
@@ -163,6 +164,10 @@ func start(t testing.TB, d *disks, s setup) *broker {
 			b.mu.Lock()
 			defer b.mu.Unlock()
 			b.fails = append(b.fails, fmt.Sprintf("%d: %v", base, err))
+		}, ObjectDeleted: func(key string) {
+			b.mu.Lock()
+			defer b.mu.Unlock()
+			b.gone = append(b.gone, key)
 		}},
 		Random: rand.New(rand.NewPCG(1, 1)),
 	})

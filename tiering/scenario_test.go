@@ -59,6 +59,7 @@ var verbs = map[string]func(*script, *datadriven.TestData) string{
 	"crash":     (*script).crash,
 	"faults":    (*script).faults,
 	"put":       (*script).put,
+	"put-late":  (*script).putLate,
 	"remove":    (*script).remove,
 	"bucket":    (*script).bucket,
 	"tier":      (*script).tier,
@@ -259,7 +260,17 @@ func (s *script) faults(td *datadriven.TestData) string {
 	return ""
 }
 
-// put stores something under a name in the partition's folder: a put that landed late, or a stranger.
+// putLate stores the object that was collected last once more: its put has landed late.
+func (s *script) putLate(*datadriven.TestData) string {
+	s.broker.mu.Lock()
+	key := s.broker.gone[len(s.broker.gone)-1]
+	s.broker.mu.Unlock()
+	must(s.broker.t, s.broker.disks.bucket.Put(context.Background(), key, strings.NewReader("x"), 1,
+		objectstore.PutOptions{}))
+	return ""
+}
+
+// put stores something under a name in the partition's folder: a stranger.
 func (s *script) put(td *datadriven.TestData) string {
 	must(s.broker.t, s.broker.disks.bucket.Put(context.Background(),
 		segment.Prefix(testCluster, eventsID)+word(td, "name", ""), strings.NewReader("x"), 1, objectstore.PutOptions{}))
@@ -275,18 +286,18 @@ func (s *script) remove(td *datadriven.TestData) string {
 
 // bucket lists the objects, without what is random in their keys.
 func (s *script) bucket(*datadriven.TestData) string {
-	var out strings.Builder
+	var out []string
 	for _, name := range s.broker.keys() {
 		info, err := s.broker.disks.bucket.Stat(context.Background(), name)
 		must(s.broker.t, err)
-		key, err := segment.ParseKey(name)
-		if err != nil {
-			fmt.Fprintf(&out, "%s %d bytes\n", name[strings.LastIndex(name, "/")+1:], info.Size)
-			continue
+		line := fmt.Sprintf("%s %d bytes", name[strings.LastIndex(name, "/")+1:], info.Size)
+		if key, err := segment.ParseKey(name); err == nil {
+			line = fmt.Sprintf("[%d, %d) epoch %d, %d bytes", key.BaseOffset, key.EndOffset, key.LeaderEpoch, info.Size)
 		}
-		fmt.Fprintf(&out, "[%d, %d) epoch %d, %d bytes\n", key.BaseOffset, key.EndOffset, key.LeaderEpoch, info.Size)
+		out = append(out, line)
 	}
-	return orNothing(out.String())
+	slices.Sort(out)
+	return orNothing(strings.Join(out, "\n"))
 }
 
 // uploadID matches what is random in messages.

@@ -260,3 +260,65 @@ func TestATopicCreatedAgainIsAnotherOne(t *testing.T) {
 		b.close()
 	})
 }
+
+// Segments are uploaded beside each other and committed in order. One that had to wait for another longer than its
+// reservation is uploaded again, under another name.
+func TestAnUploadThatWaitedTooLongIsMadeAgain(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		var steps names
+		s := usual()
+		s.step = steps.step
+		b := start(t, newDisks(t), s)
+		sealed(b, 2)
+		b.bucket.SetRules(objectstore.Rule{
+			When: objectstore.And(objectstore.On(objectstore.OpPut), objectstore.KeyContains("/seg/00000000000000000000-")),
+			Then: objectstore.Refuse(),
+		})
+		b.propose(pause("false"))
+		b.sleep(10 * time.Minute)
+		if got := b.tierState(); got.Segments != 0 {
+			t.Errorf("%+v", got)
+		}
+		b.bucket.SetRules()
+		b.sleep(time.Minute)
+		if got := b.tierState(); got.Segments != 2 {
+			t.Errorf("%+v, %q", got, b.failures())
+		}
+		if !slices.ContainsFunc(b.failures(), func(failure string) bool { return strings.Contains(failure, "lapsed") }) {
+			t.Errorf("%q", b.failures())
+		}
+		b.sleep(time.Hour)
+		checkBucket(b)
+		b.close()
+	})
+}
+
+// DeleteRecords overtakes an upload: the object that would have begun below the new start is not committed, and the
+// rest of the segment is uploaded from there.
+func TestTheStartMovesPastAnUploadUnderWay(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		s := usual()
+		s.step = func(name string) error {
+			if name == "put" {
+				time.Sleep(10 * time.Second)
+			}
+			return nil
+		}
+		b := start(t, newDisks(t), s)
+		b.produce(4, 0)
+		b.produce(4, 4)
+		b.seal()
+		advance(b, 3)
+		b.sleep(time.Minute)
+		if got := b.tierState(); got.Start != 3 || got.End != 8 || got.Segments != 1 {
+			t.Errorf("%+v, %q", got, b.failures())
+		}
+		b.dropLocal()
+		if got := b.readAll(3); len(got) == 0 {
+			t.Error("nothing is left")
+		}
+		b.sleep(time.Hour)
+		checkBucket(b)
+		b.close()
+	})
+}

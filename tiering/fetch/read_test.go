@@ -462,6 +462,15 @@ func TestAnOutageIsRetriable(t *testing.T) {
 			t.Errorf("%v", err)
 		}
 		r.refuse = nil
+		r.tail(reader, 0)
+		r.refuse = &objectstore.Error{Operation: objectstore.OpGet, Kind: objectstore.ErrUnavailable, Status: "503"}
+		if _, err := r.read(reader, 0, 1); kafka.CodeOf(err) != kafka.KafkaStorageError {
+			t.Errorf("%v", err)
+		}
+		if reader.chunks.bytes != 0 || len(reader.chunks.known) != 0 {
+			t.Errorf("a failed download leaves %d bytes in the books", reader.chunks.bytes)
+		}
+		r.refuse = nil
 		result, err := r.read(reader, 0, 1)
 		must(t, err)
 		result.Release()
