@@ -159,6 +159,7 @@ func (s *scenario) config() firn.Config {
 	settings := append([]string{
 		"listeners=PLAINTEXT://" + brokerAddress, "firn.http.listener=" + httpAddress, "firn.data.dir=" + dataDir,
 		"log.retention.check.interval.ms=1000", "remote.log.manager.task.interval.ms=1000",
+		"firn.log.dirs.reserve.bytes=65536",
 	}, s.settings...)
 	return try(firn.LoadConfig(firn.Sources{Set: settings})).orFail(s.t)
 }
