@@ -292,7 +292,8 @@ func TestADamagedSegmentIsNeitherServedNorCopied(t *testing.T) {
 		if infos := b.log().Segments(); !infos[0].Damaged || infos[1].Damaged {
 			t.Errorf("%+v", infos)
 		}
-		_, _, err = b.fetch(context.Background(), storage.RemoteReadRequest{Offset: 0, MaxBytes: 100, AtLeastOne: true, UpTo: 6})
+		_, _, err = b.fetch(context.Background(),
+			storage.RemoteReadRequest{Offset: 0, MaxBytes: 100, AtLeastOne: true, UpTo: 6})
 		if kafka.CodeOf(err) != kafka.KafkaStorageError {
 			t.Error(err)
 		}

@@ -383,8 +383,9 @@ func (s *script) failures(*datadriven.TestData) string {
 // fetch offset=O max=N up-to=U, local if it can be, and prints the batches.
 func (s *script) fetch(td *datadriven.TestData) string {
 	req := storage.RemoteReadRequest{
-		Offset: number(td, "offset", 0), MaxBytes: int(number(td, "max", 1<<20)), AtLeastOne: number(td, "at-least-one", 1) == 1,
-		UpTo: number(td, "up-to", s.broker.log().HighWatermark()),
+		Offset: number(td, "offset", 0), MaxBytes: int(number(td, "max", 1<<20)),
+		AtLeastOne: number(td, "at-least-one", 1) == 1,
+		UpTo:       number(td, "up-to", s.broker.log().HighWatermark()),
 	}
 	result, remote, err := s.broker.fetch(context.Background(), req)
 	if err != nil {

@@ -65,7 +65,7 @@ func (r *Reader) read(ctx context.Context, tp kafka.TopicIDPartition, req storag
 			if err != nil {
 				return err
 			}
-			result, err = r.readSegment(ctx, tp, known, index, offset, req)
+			result, err = r.readSegment(ctx, segmentAt{tp, known, index}, offset, req)
 			if !errors.Is(err, errHole) {
 				return err
 			}
@@ -102,10 +102,17 @@ func (h *head) find(offset int64) (int, error) {
 	return 0, fmt.Errorf("offset %d is in no segment any more: %w", offset, kafka.KafkaStorageError)
 }
 
-func (r *Reader) readSegment(ctx context.Context, tp kafka.TopicIDPartition, known *head, index int, offset int64,
-	req storage.RemoteReadRequest,
-) (storage.RemoteReadResult, error) {
-	o, err := r.open(ctx, r.headEntry(tp, known.entries, index))
+// segmentAt is a segment in its manifest.
+type segmentAt struct {
+	tp    kafka.TopicIDPartition
+	head  *head
+	index int
+}
+
+func (r *Reader) readSegment(ctx context.Context, at segmentAt, offset int64, req storage.RemoteReadRequest) (
+	storage.RemoteReadResult, error,
+) {
+	o, err := r.open(ctx, r.headEntry(at.tp, at.head.entries, at.index))
 	if err != nil {
 		return storage.RemoteReadResult{}, err
 	}
@@ -130,7 +137,7 @@ func (r *Reader) readSegment(ctx context.Context, tp kafka.TopicIDPartition, kno
 		Data: data, FirstOffset: first.header.BaseOffset(), NextOffset: last.header.NextOffset(),
 	}
 	result.Release, keep = r.holding(from, int64(len(data))), from
-	r.readOn(tp, known, index, o, req.Offset, result.NextOffset, last.end())
+	r.readOn(at, o, answered{offset: req.Offset, next: result.NextOffset, end: last.end()})
 	return result, nil
 }
 

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -26,36 +25,6 @@ func (r *remote) bigSegment(batches int) {
 		all = append(all, batchOf(10, mib, r.next+int64(10*i)))
 	}
 	r.add(0, all...)
-}
-
-func TestManyReadersOfAChunkShareOneRequest(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRemote(t)
-		r.bigSegment(3)
-		r.delay = 100 * time.Millisecond
-		reader := r.reader()
-		var wait sync.WaitGroup
-		for i := range 50 {
-			wait.Go(func() {
-				result, err := r.read(reader, int64(i%30), mib/2)
-				if err != nil || len(result.Data) == 0 {
-					t.Errorf("%d bytes, %v", len(result.Data), err)
-					return
-				}
-				result.Release()
-			})
-		}
-		wait.Wait()
-		if got := r.requests(); !slices.Equal(got, []string{"0 tail", "0 chunk 0"}) {
-			t.Errorf("%q", got)
-		}
-		if r.listed != 1 {
-			t.Errorf("the manifest was decoded %d times", r.listed)
-		}
-		if held := r.metric("firn_tier_fetch_held_bytes"); held != 0 {
-			t.Errorf("%v bytes are held by nobody", held)
-		}
-	})
 }
 
 func TestAReaderThatGoesOnInOrderIsReadAheadOf(t *testing.T) {
@@ -157,53 +126,6 @@ func TestAReaderThatAsksAgainIsTheSameReader(t *testing.T) {
 	})
 }
 
-func TestMemoryIsBounded(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRemote(t)
-		for range 2 {
-			r.bigSegment(40)
-		}
-		const limit = 32 * mib
-		reader := r.reader(func(o *Options) { o.MemoryBytes, o.ReadAheadBytes = limit, 32*mib })
-		r.delay = 10 * time.Millisecond
-		var wait sync.WaitGroup
-		for i := range 8 { // eight readers at different places
-			wait.Go(func() {
-				for offset := int64(100 * i); offset < int64(100*i+90); {
-					result, err := r.read(reader, offset, 2*mib)
-					if err != nil {
-						t.Error(err)
-						return
-					}
-					offset = result.NextOffset
-					reader.chunks.mu.Lock()
-					bytes, ahead := reader.chunks.bytes, reader.chunks.aheadBytes
-					reader.chunks.mu.Unlock()
-					if bytes > limit*7/8 || ahead > limit/2 {
-						t.Errorf("%d bytes of chunks, %d of them read ahead", bytes, ahead)
-					}
-					result.Release()
-				}
-			})
-		}
-		wait.Wait()
-		synctest.Wait() // for what is read ahead
-		reader.chunks.mu.Lock()
-		defer reader.chunks.mu.Unlock()
-		var sum int64
-		for _, known := range reader.chunks.known {
-			sum += known.size
-		}
-		if sum != reader.chunks.bytes {
-			t.Errorf("%d bytes are in the books, %d in the cache", reader.chunks.bytes, sum)
-		}
-		if r.mostGet > 7 { // 28 MiB for chunks of 4 MiB
-			t.Errorf("%d requests at a time", r.mostGet)
-		}
-	})
-}
-
-// Data stays what it is while it is held, however much is read meanwhile.
 func TestHeldDataOutlivesItsChunk(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRemote(t)
@@ -288,7 +210,6 @@ func TestTooManyReadsAreRefusedAtOnce(t *testing.T) {
 	})
 }
 
-// Demand goes first: who waits for an answer does not wait for what is only read ahead.
 func TestReadingAheadDoesNotDelayWhoWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRemote(t)
@@ -313,44 +234,6 @@ func TestReadingAheadDoesNotDelayWhoWaits(t *testing.T) {
 		if waited := time.Since(begun); waited > 3*time.Second {
 			t.Errorf("it takes %v", waited)
 		}
-	})
-}
-
-func TestAChunkThatArrivesDamagedIsAskedForOnceMore(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRemote(t)
-		r.bigSegment(3)
-		reader := r.reader()
-		r.tail(reader, 0)
-		r.damage = 1
-		result, err := r.read(reader, 0, 1)
-		must(t, err)
-		if !bytes.HasPrefix(r.data[0], result.Data) {
-			t.Error("damaged data was answered")
-		}
-		result.Release()
-		if got := r.requests(); !slices.Equal(got, []string{"0 tail", "0 chunk 0", "0 chunk 0"}) {
-			t.Errorf("%q", got)
-		}
-	})
-}
-
-func TestAnObjectThatStaysDamagedIsAnErrorAndNotKept(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRemote(t)
-		r.bigSegment(3)
-		reader := r.reader()
-		r.tail(reader, 0)
-		r.damage = 2
-		if _, err := r.read(reader, 0, mib); kafka.CodeOf(err) != kafka.KafkaStorageError {
-			t.Errorf("%v", err)
-		}
-		if corrupt := r.metric("firn_tier_corrupt_objects_total"); corrupt != 1 {
-			t.Errorf("%v corrupt objects", corrupt)
-		}
-		result, err := r.read(reader, 0, mib) // it was the network after all
-		must(t, err)
-		result.Release()
 	})
 }
 
@@ -474,5 +357,29 @@ func TestAnOutageIsRetriable(t *testing.T) {
 		result, err := r.read(reader, 0, 1)
 		must(t, err)
 		result.Release()
+	})
+}
+
+func TestTailsAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRemote(t)
+		for i := range int64(20) {
+			r.add(0, batchOf(1, 1000, i))
+		}
+		reader := r.reader(func(o *Options) { o.MemoryBytes = 8 * 5 * int64(r.entries[19].TailBytes) })
+		for i := range 20 {
+			r.tail(reader, i)
+		}
+		if len(reader.tails.known) != 5 || reader.tails.used.Len() != 5 || reader.tails.bytes > reader.tails.limit {
+			t.Errorf("%d tails, %d bytes", len(reader.tails.known), reader.tails.bytes)
+		}
+		r.requests()
+		r.tail(reader, 15) // the oldest that is there, and now the newest
+		r.tail(reader, 14)
+		r.tail(reader, 15)
+		r.tail(reader, 16)
+		if got := r.requests(); !slices.Equal(got, []string{"14 tail", "16 tail"}) {
+			t.Errorf("%q", got)
+		}
 	})
 }

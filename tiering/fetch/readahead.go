@@ -34,20 +34,23 @@ func (a *readAhead) init(limit int64) {
 	a.limit, a.streams = limit, map[kafka.TopicIDPartition][]stream{}
 }
 
-// note takes down that a reader was answered [offset, next), up to the chunk at, and tells how many bytes from there on
-// should be read ahead of it. That is nothing on the first read: most look-ups of single records end with it. Each
-// chunk that it enters while it goes on in order doubles the window.
-func (a *readAhead) note(tp kafka.TopicIDPartition, offset, next int64, at chunkID) (bytes int64) {
+// answered is what a reader got: from the offset it asked for to the next one, up to a position in the segment's data.
+type answered struct{ offset, next, end int64 }
+
+// note takes down what a reader was answered, up to the chunk at, and tells how many bytes from there on should be read
+// ahead of it. That is nothing on the first read: most look-ups of single records end with it. Each chunk that it
+// enters while it goes on in order doubles the window.
+func (a *readAhead) note(tp kafka.TopicIDPartition, got answered, at chunkID) (bytes int64) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	known, s := a.take(tp, offset)
+	known, s := a.take(tp, got.offset)
 	switch {
-	case s.next == offset && s.window == 0:
+	case s.next == got.offset && s.window == 0:
 		s.window = min(maxChunkBytes, a.limit)
-	case s.next == offset && s.at != at:
+	case s.next == got.offset && s.at != at:
 		s.window = min(2*s.window, a.limit)
 	}
-	s.last, s.next, s.at = offset, next, at
+	s.last, s.next, s.at = got.offset, got.next, at
 	if len(known) == 0 && len(a.streams) >= maxStreamPartitions {
 		for some := range a.streams {
 			delete(a.streams, some)
@@ -75,18 +78,18 @@ func (a *readAhead) take(tp kafka.TopicIDPartition, offset int64) (others []stre
 // maxChunksAhead bounds how many chunks one read has fetched ahead of it: small segments are many to the window.
 const maxChunksAhead = 32
 
-// readOn reads ahead of a reader whose answer from segment index ended at a position, across segment borders.
-func (r *Reader) readOn(tp kafka.TopicIDPartition, known *head, index int, o *object, offset, next, position int64) {
-	at := o.index(position - 1)
-	left := r.ahead.note(tp, offset, next, chunkID{o.entry.UploadID, at})
+// readOn reads ahead of a reader, across segment borders.
+func (r *Reader) readOn(at segmentAt, o *object, got answered) {
+	chunk := o.index(got.end - 1)
+	left := r.ahead.note(at.tp, got, chunkID{o.entry.UploadID, chunk})
 	budget := maxChunksAhead
-	for at++; left > 0 && budget > 0 && at*o.chunkBytes < o.tail.DataBytes; at++ {
-		r.chunks.readAhead(o, at)
-		left -= o.chunkSize(at)
+	for chunk++; left > 0 && budget > 0 && chunk*o.chunkBytes < o.tail.DataBytes; chunk++ {
+		r.chunks.readAhead(o, chunk)
+		left -= o.chunkSize(chunk)
 		budget--
 	}
-	for index++; left > 0 && budget > 0 && index < len(known.entries); index++ {
-		entry := r.headEntry(tp, known.entries, index)
+	for index := at.index + 1; left > 0 && budget > 0 && index < len(at.head.entries); index++ {
+		entry := r.headEntry(at.tp, at.head.entries, index)
 		bytes := min(left, entry.entry.DataBytes)
 		r.work.Go(func() { r.readAheadIn(entry, bytes) })
 		left -= entry.entry.DataBytes

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -51,6 +52,7 @@ type Reader struct {
 	slots   *slots
 	lookup  record.Lookup
 	work    sync.WaitGroup // requests, downloads and look-ups under way
+	warned  atomic.Int64   // when a failure was last logged, in Unix nanoseconds
 
 	mu      sync.Mutex      // guards the fields below
 	base    context.Context // Run's; nil while it does not run
@@ -178,8 +180,18 @@ func (r *Reader) judge(ctx context.Context, topic string, err error) error {
 		return err
 	}
 	r.metrics.errors.WithLabelValues(topic).Inc()
-	r.options.Logger.Warn("reading from the object store has failed", "err", err)
+	r.warn(err)
 	return &readError{err}
+}
+
+// warnEvery keeps an outage, in which every poll of every consumer fails, from filling the log.
+const warnEvery = 10 * time.Second
+
+func (r *Reader) warn(err error) {
+	now, last := time.Now().UnixNano(), r.warned.Load()
+	if now-last >= int64(warnEvery) && r.warned.CompareAndSwap(last, now) {
+		r.options.Logger.Warn("reading from the object store has failed", "err", err)
+	}
 }
 
 // readError is retriable for clients, whatever codes the causes carry.

@@ -24,7 +24,7 @@ func (c *Collector) collectGarbage(ctx context.Context, now int64) (nextMs int64
 		return 0, err
 	}
 	c.metrics.pending.Set(float64(len(garbage)))
-	work := sort(garbage, now, c.options.Grace.Milliseconds(), c.options.UploadDeadline.Milliseconds())
+	work := sortOut(garbage, now, c.options.Grace.Milliseconds(), c.options.UploadDeadline.Milliseconds())
 	if err := c.deleteRemoved(ctx, work.removed); err != nil {
 		return 0, err
 	}
@@ -50,9 +50,9 @@ type lapsedUploads struct {
 	from    int64               // the lowest offset that any of them may begin at
 }
 
-// sort decides what is due now. A removed segment waits for its readers. A lapsed upload has none: it is looked for at
-// once, and once more when no put can land any more.
-func sort(garbage []command.Garbage, now, graceMs, uploadDeadlineMs int64) workload {
+// sortOut decides what is due now. A removed segment waits for its readers. A lapsed upload has none: it is looked for
+// at once, and once more when no put can land any more.
+func sortOut(garbage []command.Garbage, now, graceMs, uploadDeadlineMs int64) workload {
 	work := workload{lapsed: map[kafka.TopicIDPartition]*lapsedUploads{}, nextMs: never}
 	for _, piece := range garbage {
 		wait := graceMs

@@ -19,7 +19,9 @@ var (
 )
 
 func removed(tp kafka.TopicIDPartition, id byte, at int64) command.Garbage {
-	return command.Garbage{Partition: tp, Kind: command.RemovedSegment, UploadID: kafka.UUID{id}, EndOffset: 1, ElapsedMs: at}
+	return command.Garbage{
+		Partition: tp, Kind: command.RemovedSegment, UploadID: kafka.UUID{id}, EndOffset: 1, ElapsedMs: at,
+	}
 }
 
 func lapsed(tp kafka.TopicIDPartition, id byte, base, at int64) command.Garbage {
@@ -37,7 +39,7 @@ func TestWhatIsDue(t *testing.T) {
 		lapsed(first, 4, 20, 900),  // for the last time
 		lapsed(second, 5, 90, 100), // long ago
 	}
-	work := sort(garbage, now, grace, deadline)
+	work := sortOut(garbage, now, grace, deadline)
 	if diff := cmp.Diff(garbage[:1], work.removed); diff != "" {
 		t.Error(diff)
 	}
@@ -51,7 +53,7 @@ func TestWhatIsDue(t *testing.T) {
 	if work.nextMs != 1001 {
 		t.Errorf("the next piece is due at %d", work.nextMs)
 	}
-	if work := sort(nil, now, grace, deadline); work.nextMs != never || len(work.removed)+len(work.lapsed) > 0 {
+	if work := sortOut(nil, now, grace, deadline); work.nextMs != never || len(work.removed)+len(work.lapsed) > 0 {
 		t.Errorf("%+v", work)
 	}
 }
