@@ -418,6 +418,7 @@ func changed() map[string]string {
 		"log.index.interval.bytes": "5", "log.index.size.max.bytes": "5", "log.local.retention.bytes": "5",
 		"log.local.retention.ms": "5", "log.message.timestamp.after.max.ms": "5",
 		"log.message.timestamp.before.max.ms": "5", "log.message.timestamp.type": "LogAppendTime",
+		"log.remote.copy.lag.bytes": "5", "log.remote.copy.lag.ms": "5",
 		"log.retention.bytes": "5", "log.retention.check.interval.ms": "5", "log.retention.hours": "5",
 		"log.retention.minutes": "5", "log.retention.ms": "5", "log.roll.hours": "5", "log.roll.jitter.hours": "5",
 		"log.roll.jitter.ms": "5", "log.roll.ms": "5", "log.segment.bytes": "2000000", "log.segment.delete.delay.ms": "5",

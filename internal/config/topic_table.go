@@ -96,12 +96,12 @@ func topicRetentionRows() []row {
 			"Whether the remote part only serves: nothing more is copied to the object store."},
 		{"remote.log.delete.on.disable", Boolean, "false", ClusterWide, nil, Later,
 			"Whether switching remote.storage.enable off removes the remote data."},
-		{"remote.copy.lag.ms", Long, "0", ClusterWide, atLeast(-1), Later,
+		{"remote.copy.lag.ms", Long, "0", ClusterWide, atLeast(-1), Acts,
 			"Milliseconds after its latest record before a sealed segment may be copied to the object store; -1 " +
-				"follows local.retention.ms. Sealed segments are copied at once for now."},
-		{"remote.copy.lag.bytes", Long, "-1", ClusterWide, atLeast(-1), Later,
+				"follows local.retention.ms."},
+		{"remote.copy.lag.bytes", Long, "-1", ClusterWide, atLeast(-1), Acts,
 			"Bytes of newer data before a sealed segment may be copied to the object store; -1 follows " +
-				"local.retention.bytes. Sealed segments are copied at once for now."},
+				"local.retention.bytes."},
 	}
 }
 
