@@ -72,7 +72,7 @@ const (
 
 // Error prints the protocol's name of the code and what it means.
 func (e Errno) Error() string {
-	if known := kerr.TypedErrorForCode(int16(e)); known != nil {
+	if known := kerr.TypedErrorForCode(int16(e)); known != nil && known.Code == int16(e) {
 		return fmt.Sprintf("%s: %s", known.Message, known.Description)
 	}
 	return fmt.Sprintf("Kafka error code %d", int16(e))
