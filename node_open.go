@@ -10,6 +10,7 @@ import (
 	mathrand "math/rand/v2"
 	"path"
 	"strconv"
+	"sync"
 
 	pebblevfs "github.com/cockroachdb/pebble/v2/vfs"
 
@@ -137,7 +138,7 @@ func (n *Node) openLogs(ctx context.Context) error {
 		return err
 	}
 	n.onClose("the logs", n.logs.Close)
-	loaded, err := n.logs.Load(ctx, n.known)
+	loaded, err := n.logs.Load(ctx, n.knownLogs())
 	if err != nil {
 		return err
 	}
@@ -161,14 +162,28 @@ func (n *Node) openLogs(ctx context.Context) error {
 // metadataFull tells that the disk of the databases has been full and has no room yet.
 func (n *Node) metadataFull() bool { return n.ballast != nil && n.ballast.Full() }
 
-// known tells the log manager which folders belong to the cluster, and with which settings.
-func (n *Node) known(tp kafka.TopicPartition, id kafka.TopicID) (storage.Config, bool) {
+// knownLogs tells the log manager which folders belong to the cluster, and with which settings. The settings of each
+// topic are resolved once.
+func (n *Node) knownLogs() storage.Known {
 	img := n.meta.Image()
-	topic, ok := img.TopicByID(id)
-	if !ok || topic.Name != tp.Topic || int(tp.Partition) >= len(topic.Partitions) {
-		return storage.Config{}, false
+	var (
+		mu      sync.Mutex // guards configs
+		configs = map[kafka.TopicID]storage.Config{}
+	)
+	return func(tp kafka.TopicPartition, id kafka.TopicID) (storage.Config, bool) {
+		topic, ok := img.TopicByID(id)
+		if !ok || topic.Name != tp.Topic || int(tp.Partition) >= len(topic.Partitions) {
+			return storage.Config{}, false
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		cfg, found := configs[id]
+		if !found {
+			cfg = n.logConfig(img, topic)
+			configs[id] = cfg
+		}
+		return cfg, true
 	}
-	return n.logConfig(img, topic), true
 }
 
 // remoteRange tells the log manager which part of a partition the bucket has.

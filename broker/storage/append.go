@@ -116,14 +116,18 @@ func logAppendTime(batch record.Batch, timestamp int64) int64 {
 // think it does.
 func (l *Log) write(batch record.Batch) error {
 	active := l.active()
-	n, err := active.file.WriteAt(batch, active.state.Size)
+	file, err := l.openForWriting(active)
+	if err != nil {
+		return storageError(fmt.Sprintf("append to %s", l.topicPartition), err)
+	}
+	n, err := file.WriteAt(batch, active.state.Size)
 	if err == nil && n == len(batch) {
 		return nil
 	}
 	if err == nil {
 		err = io.ErrShortWrite
 	}
-	if cutErr := active.file.Truncate(active.state.Size); cutErr != nil {
+	if cutErr := file.Truncate(active.state.Size); cutErr != nil {
 		return l.fail(errors.Join(err, cutErr))
 	}
 	return storageError(fmt.Sprintf("append to %s", l.topicPartition), err)

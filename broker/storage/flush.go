@@ -80,7 +80,7 @@ type flushWork struct {
 
 type flushSegment struct {
 	segment *segment
-	file    vfs.File
+	file    vfs.File // nil if nothing in it was unflushed
 	sealed  bool
 	indexes memoryIndexes // as of the plan; what is to be written of them, if anything
 	writes  bool
@@ -124,8 +124,10 @@ func (x *memoryIndexes) unwritten() int {
 // run does the writing, without any lock: the batches of each segment before anything that tells of them.
 func (w *flushWork) run(l *Log) error {
 	for _, part := range w.segments {
-		if err := part.file.SyncData(); err != nil {
-			return err
+		if part.file != nil { // else all of it had been flushed
+			if err := part.file.SyncData(); err != nil {
+				return err
+			}
 		}
 		if !part.writes {
 			continue
@@ -140,7 +142,7 @@ func (w *flushWork) run(l *Log) error {
 			return err
 		}
 	}
-	if w.syncFolder {
+	if w.syncFolder && w.epochFile == nil { // writing the epoch file has synced it
 		if err := l.env.fs.SyncDir(l.folder.path()); err != nil {
 			return err
 		}
@@ -190,6 +192,9 @@ func (l *Log) finishFlush(work flushWork) error {
 	}
 	flushed := min(work.endOffset, l.endOffset.Load())
 	l.flushedOffset.Store(max(flushed, l.flushedOffset.Load()))
+	if !l.closed {
+		l.rest()
+	}
 	l.mu.Unlock()
 
 	if l.env.events.Flushed != nil {
@@ -207,11 +212,14 @@ func (l *Log) noteFlushed(part flushSegment) {
 		part.segment.indexes.offsetsOnDisk = len(part.indexes.offsets)
 		part.segment.indexes.timesOnDisk = len(part.indexes.times)
 	}
-	if !part.sealed || part.segment.file == nil {
+	if !part.sealed || part.segment.indexes == nil {
 		return
 	}
-	part.segment.file, part.segment.indexes = nil, nil
-	l.env.files.release(&part.segment.data)
+	part.segment.indexes = nil
+	if part.segment.file != nil {
+		part.segment.file = nil
+		l.env.files.release(&part.segment.data)
+	}
 	if l.unflushedFrom < len(l.segments)-1 && l.segments[l.unflushedFrom] == part.segment {
 		l.unflushedFrom++
 	}

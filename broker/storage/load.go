@@ -34,8 +34,13 @@ const loadWorkers = 8
 // is reported, and the others serve.
 func (m *Manager) Load(ctx context.Context, known Known) (LoadResult, error) {
 	result := LoadResult{Clean: true}
+	saved, err := loadSavedLogs(m.env.store)
+	if err != nil {
+		return result, err
+	}
+	loader := &loader{Manager: m, known: known, saved: saved}
 	for _, dir := range m.dirs {
-		strays, err := m.loadDirectory(ctx, dir, known)
+		strays, err := loader.loadDirectory(ctx, dir)
 		result.Strays = append(result.Strays, strays...)
 		if ctx.Err() != nil {
 			return result, ctx.Err()
@@ -54,8 +59,15 @@ func (m *Manager) Load(ctx context.Context, known Known) (LoadResult, error) {
 	return result, m.someDirectory()
 }
 
+// loader is the manager while it opens its logs.
+type loader struct {
+	*Manager
+	known Known
+	saved map[[logKeySize]byte]*savedLog // read only
+}
+
 // loadDirectory opens the logs of one directory. Folders that were to be deleted are deleted.
-func (m *Manager) loadDirectory(ctx context.Context, dir *directory, known Known) (strays []string, err error) {
+func (m *loader) loadDirectory(ctx context.Context, dir *directory) (strays []string, err error) {
 	if dir.err() != nil {
 		return nil, nil // it never opened
 	}
@@ -79,14 +91,14 @@ func (m *Manager) loadDirectory(ctx context.Context, dir *directory, known Known
 			continue
 		}
 		tp, ok := parseFolderName(name)
-		if !ok || !m.isFolder(folder) {
+		if !ok {
 			continue
 		}
 		group.Go(func() error {
 			if ctx.Err() != nil {
 				return ctx.Err()
 			}
-			stray, err := m.loadLog(dir, folder, tp, known)
+			stray, err := m.loadLog(dir, folder, tp)
 			if stray != "" {
 				mu.Lock()
 				defer mu.Unlock()
@@ -104,9 +116,12 @@ func (m *Manager) isFolder(name string) bool {
 }
 
 // loadLog opens one log. Only what keeps the whole directory from being used is an error.
-func (m *Manager) loadLog(dir *directory, folder string, tp kafka.TopicPartition, known Known) (string, error) {
+func (m *loader) loadLog(dir *directory, folder string, tp kafka.TopicPartition) (string, error) {
 	id, err := readPartitionMetadata(m.env.fs, folder)
 	if err != nil {
+		if !m.isFolder(folder) {
+			return "", nil
+		}
 		if hasRecords(m.env.fs, folder) {
 			// Whose records they are cannot be told, and that must not look like an unknown topic.
 			m.putOffline(dir, tp, id, storageError(fmt.Sprintf("open log %s", folder), err))
@@ -114,12 +129,12 @@ func (m *Manager) loadLog(dir *directory, folder string, tp kafka.TopicPartition
 		}
 		return m.putAside(dir, folder, tp, id) // a crash has interrupted Create
 	}
-	config, found := known(tp, id)
+	config, found := m.known(tp, id)
 	if !found {
 		return m.putAside(dir, folder, tp, id)
 	}
 	l := m.newLog(dir, tp, id, config)
-	if err := l.open(dir.wasClean); err != nil {
+	if err := l.open(dir.wasClean, m.saved[[logKeySize]byte(l.keys.prefix)]); err != nil {
 		if dirErr := dir.err(); dirErr != nil {
 			err = dirErr
 		}
@@ -406,6 +421,7 @@ func (l *Log) create() error {
 	}
 	l.segments = []*segment{first}
 	l.folderUnsynced, l.parentUnsynced = true, true
+	l.rest()
 	return nil
 }
 

@@ -323,13 +323,7 @@ func (m *Manager) Close() error {
 	}
 	m.mu.Unlock()
 
-	var errs []error
-	for _, l := range m.Logs() {
-		if err := l.close(); err != nil {
-			damaged[l.dir.path] = true
-			errs = append(errs, err)
-		}
-	}
+	errs := m.closeLogs(damaged)
 	if err := m.env.syncStore(); err != nil {
 		return errors.Join(append(errs, err, m.unlock())...)
 	}
@@ -340,6 +334,28 @@ func (m *Manager) Close() error {
 		}
 	}
 	return errors.Join(append(errs, m.unlock())...)
+}
+
+// closeLogs closes all logs, and notes the directories of those that fail.
+func (m *Manager) closeLogs(damaged map[string]bool) (errs []error) {
+	var (
+		mu    sync.Mutex // guards damaged and errs
+		group errgroup.Group
+	)
+	group.SetLimit(flushWorkers)
+	for _, l := range m.Logs() {
+		group.Go(func() error {
+			if err := l.close(); err != nil {
+				mu.Lock()
+				defer mu.Unlock()
+				damaged[l.dir.path] = true
+				errs = append(errs, err)
+			}
+			return nil
+		})
+	}
+	_ = group.Wait() // the errors are in errs
+	return errs
 }
 
 func (m *Manager) unlock() error {

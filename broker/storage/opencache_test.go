@@ -2,6 +2,8 @@ package storage
 
 import (
 	"testing"
+
+	"github.com/firnlog/firn/internal/kafka"
 )
 
 // counted is a resource that counts how often it is open.
@@ -87,17 +89,60 @@ func TestFilesStayReadableWhileARegionHoldsThem(t *testing.T) {
 	if data := regionBytes(t, held.Region); len(data) == 0 {
 		t.Fatal("nothing")
 	}
-	if l.env.files.open != 2 {
-		t.Fatalf("%d files are open, which should be the active one and the one a reader holds", l.env.files.open)
+	if l.env.files.open != 1 {
+		t.Fatalf("%d files are open, which should be the one a reader holds", l.env.files.open)
 	}
 	held.Region.Release()
+	appendBatch(t, l, batchOf(2, 1000), 0, 1)
 	if l.env.files.open != 1 {
-		t.Fatalf("%d files are open", l.env.files.open)
+		t.Fatalf("%d files are open, which should be the active one", l.env.files.open)
 	}
 	if err := m.Close(); err != nil {
 		t.Fatal(err)
 	}
 	if l.env.files.open != 0 {
 		t.Fatalf("%d files are open after Close", l.env.files.open)
+	}
+}
+
+func TestQuietLogsNeedNoDescriptors(t *testing.T) {
+	d := newDisk()
+	config := Config{}
+	change := func(o *ManagerOptions) { o.MaxOpenFiles = 3 }
+	m, _ := d.open(t, config, change)
+	var logs []*Log
+	for i := range int32(20) {
+		l, err := m.Create(kafka.TopicPartition{Topic: "many", Partition: i}, testID, config, kafka.UUID{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		logs = append(logs, l)
+	}
+	if m.env.files.open > 3 {
+		t.Errorf("%d files are open although nothing was appended", m.env.files.open)
+	}
+	for range 2 {
+		for _, l := range logs {
+			appendBatch(t, l, batchOf(1, 1), 0, 1)
+		}
+		if m.env.files.open != len(logs) {
+			t.Errorf("%d files are open while %d logs have something unflushed", m.env.files.open, len(logs))
+		}
+		for _, l := range logs {
+			if err := l.Flush(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if m.env.files.open > 3 {
+			t.Errorf("%d files are open when everything is flushed", m.env.files.open)
+		}
+	}
+	for _, l := range logs {
+		if got := len(readAll(t, l, 0)); got != 2*len(batchOf(1, 1)) {
+			t.Errorf("%d bytes in %s", got, l.TopicPartition())
+		}
+	}
+	if err := m.Close(); err != nil {
+		t.Fatal(err)
 	}
 }

@@ -76,25 +76,32 @@ func (l *Log) currentSnapshot(offset int64) []byte {
 // restoreProducers loads the newest checkpoint at or below an offset. One from before the first local segment is of no
 // use, since what followed it cannot be read; then any producer is unknown, and may go on with any sequence.
 func (l *Log) restoreProducers(endOffset, now int64) (*producerState, error) {
-	state := newProducerState(0, l.env.expireMs)
-	fitting, _, err := l.producerCheckpoints(endOffset)
+	saved, err := l.savedProducers()
 	if err != nil {
-		return state, err
+		return newProducerState(0, l.env.expireMs), err
 	}
+	return l.restoreFrom(saved, endOffset, now), nil
+}
+
+func (l *Log) restoreFrom(saved []savedProducers, endOffset, now int64) *producerState {
+	state := newProducerState(0, l.env.expireMs)
 	firstLocal := l.firstBase()
-	for _, offset := range slices.Backward(fitting) {
-		if offset < firstLocal {
+	for _, checkpoint := range slices.Backward(saved) {
+		if !l.fits(checkpoint, endOffset) {
+			continue
+		}
+		if checkpoint.offset < firstLocal {
 			break
 		}
-		entries, err := l.loadProducerCheckpoint(offset)
+		entries, err := l.loadProducerCheckpoint(checkpoint)
 		if err == nil {
-			state.restore(entries, offset, now)
+			state.restore(entries, checkpoint.offset, now)
 			break
 		}
 		l.env.logger.Warn("a producer checkpoint cannot be used", "partition", l.topicPartition.String(),
-			"offset", offset, "reason", err)
+			"offset", checkpoint.offset, "reason", err)
 	}
-	return state, nil
+	return state
 }
 
 func (l *Log) firstBase() int64 {
@@ -103,39 +110,49 @@ func (l *Log) firstBase() int64 {
 	return l.segments[0].baseOffset
 }
 
-// producerCheckpoints lists the offsets of those that fit a log that ends at an offset, ascending, and of the others:
-// past the end, or of another lineage. The state database never knows more than the log. What the lineage was below
-// the log start is forgotten.
-func (l *Log) producerCheckpoints(endOffset int64) (fitting, stale []int64, err error) {
+// savedProducers lists the log's producer checkpoints, by offset.
+func (l *Log) savedProducers() (saved []savedProducers, err error) {
 	err = l.env.store.Scan(l.keys.kind(producerKind), func(key, value []byte) error {
-		offset := offsetOfKey(key)
-		epoch, err := producerCheckpointEpoch(value)
-		otherLineage := offset > l.logStart.Load() && epoch != l.EpochAt(offset-1)
-		if err != nil || offset > endOffset || otherLineage {
-			stale = append(stale, offset)
-		} else {
-			fitting = append(fitting, offset)
-		}
+		saved = append(saved, producersOf(key, value))
 		return nil
 	})
-	return fitting, stale, err
+	return saved, err
+}
+
+// fits tells whether a checkpoint is one of a log that ends at an offset: it is not past the end, and not of another
+// lineage. The state database never knows more than the log. What the lineage was below the log start is forgotten.
+func (l *Log) fits(checkpoint savedProducers, endOffset int64) bool {
+	otherLineage := checkpoint.offset > l.logStart.Load() && checkpoint.epoch != l.EpochAt(checkpoint.offset-1)
+	return !checkpoint.broken && checkpoint.offset <= endOffset && !otherLineage
 }
 
 // forgetProducersAbove removes the checkpoints that do not fit a log that ends at an offset.
 func (l *Log) forgetProducersAbove(endOffset int64) error {
-	_, stale, err := l.producerCheckpoints(endOffset)
-	for _, offset := range stale {
-		err = errors.Join(err, l.env.store.Delete(l.keys.at(producerKind, offset)))
+	saved, err := l.savedProducers()
+	if err != nil {
+		return err
+	}
+	return l.forgetUnfitting(saved, endOffset)
+}
+
+func (l *Log) forgetUnfitting(saved []savedProducers, endOffset int64) (err error) {
+	for _, checkpoint := range saved {
+		if !l.fits(checkpoint, endOffset) {
+			err = errors.Join(err, l.env.store.Delete(l.keys.at(producerKind, checkpoint.offset)))
+		}
 	}
 	return err
 }
 
-func (l *Log) loadProducerCheckpoint(offset int64) ([]SnapshotEntry, error) {
-	data, err := l.env.store.Get(l.keys.at(producerKind, offset))
-	if err != nil {
-		return nil, err
+func (l *Log) loadProducerCheckpoint(saved savedProducers) ([]SnapshotEntry, error) {
+	data := saved.value
+	if data == nil {
+		var err error
+		if data, err = l.env.store.Get(l.keys.at(producerKind, saved.offset)); err != nil {
+			return nil, err
+		}
 	}
-	loaded, err := parseProducerCheckpoint(offset, data)
+	loaded, err := parseProducerCheckpoint(saved.offset, data)
 	if err != nil {
 		return nil, err
 	}

@@ -24,11 +24,12 @@ import (
 // A segment is trusted, not read, if it was sealed and flushed and its file has the size it had then; after a clean
 // stop, so is the active one. All others are read with their checksums, and their indexes made anew.
 type recovery struct {
-	log    *Log
-	clean  bool
-	saved  checkpoint
-	states map[int64]segmentState
-	now    int64
+	log       *Log
+	clean     bool
+	saved     checkpoint
+	states    map[int64]segmentState
+	producers []savedProducers
+	now       int64
 
 	opened    []*segment
 	end       int64 // one past the last good batch
@@ -43,11 +44,18 @@ type segmentFile struct {
 	size       int64
 }
 
-// open brings a log from disk into service. Nobody else knows it yet.
-func (l *Log) open(clean bool) error {
-	r := &recovery{log: l, clean: clean, lastEpoch: kafka.NoLeaderEpoch, now: time.Now().UnixMilli()}
-	if err := r.loadSaved(); err != nil {
-		return err
+// open brings a log from disk into service. Nobody else knows it yet. saved is what the state database has of it;
+// without anything there, all is read from the files.
+func (l *Log) open(clean bool, saved *savedLog) error {
+	if saved == nil {
+		saved = &savedLog{}
+	}
+	if saved.err != nil {
+		return saved.err
+	}
+	r := &recovery{
+		log: l, clean: clean, saved: saved.checkpoint, states: saved.segments, producers: saved.producers,
+		lastEpoch: kafka.NoLeaderEpoch, now: time.Now().UnixMilli(),
 	}
 	files, err := r.listFiles()
 	if err != nil {
@@ -78,23 +86,6 @@ func (l *Log) loadCheckpoint() (checkpoint, error) {
 		return checkpoint{}, err
 	}
 	return parseCheckpoint(data)
-}
-
-// loadSaved reads what the state database has. Without it everything is read from the files.
-func (r *recovery) loadSaved() error {
-	saved, err := r.log.loadCheckpoint()
-	if err != nil {
-		return err
-	}
-	r.saved = saved
-	r.states = map[int64]segmentState{}
-	return r.log.env.store.Scan(r.log.keys.kind(segmentKind), func(key, value []byte) error {
-		state, err := parseSegmentState(value)
-		if err == nil {
-			r.states[offsetOfKey(key)] = state
-		}
-		return err
-	})
 }
 
 // listFiles finds the segments in the folder, oldest first, and finishes what a crash has interrupted: files that were
@@ -271,23 +262,31 @@ func (r *recovery) trust(file segmentFile, isLast bool) (segmentState, bool) {
 	return state, known && state.Size == file.size && (r.clean || flushed)
 }
 
-// openActive makes the last segment of a clean log writable. Its indexes are read, or made anew if they do not fit.
+// openActive makes the last segment of a clean log writable. Its file is opened by the first append. Its indexes are
+// read, or made anew if they do not fit; without entries there is nothing to read.
 func (r *recovery) openActive(s *segment) error {
+	s.writable.Store(true)
+	s.state.Sealed = false
+	s.entrySum = int64(s.indexInterval) // unknown, so the next batch but one gets an entry
+	if s.offsetEntries.Load() == 0 && s.timeEntries.Load() == 0 {
+		s.indexes = &memoryIndexes{}
+		return nil
+	}
+	indexes, reason := s.readIndexes()
+	if reason == nil {
+		s.indexes = indexes
+		return nil
+	}
 	file, err := r.log.openForWriting(s)
 	if err != nil {
 		return err
 	}
-	s.state.Sealed = false
-	if s.indexes, err = s.readIndexes(); err == nil {
-		s.entrySum = int64(s.indexInterval) // unknown, so the next batch but one gets an entry
-		return nil
-	}
-	rebuilt, scanErr := s.scanAll(file)
-	if scanErr != nil {
-		return scanErr
+	rebuilt, err := s.scanAll(file)
+	if err != nil {
+		return err
 	}
 	s.indexes = rebuilt.indexes
-	r.log.env.indexRebuilt(s, err)
+	r.log.env.indexRebuilt(s, reason)
 	return nil
 }
 

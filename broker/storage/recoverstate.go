@@ -1,6 +1,9 @@
 package storage
 
 import (
+	"cmp"
+	"slices"
+
 	"github.com/firnlog/firn/broker/record"
 	"github.com/firnlog/firn/internal/kafka"
 	"github.com/firnlog/firn/internal/vfs"
@@ -26,8 +29,9 @@ func (r *recovery) putInService() error {
 	if err := r.forgetLost(); err != nil {
 		return err
 	}
-	if r.clean && r.scanned == len(r.opened) {
+	if r.isDurable() {
 		r.publish(start, r.end)
+		l.rest()
 		return nil
 	}
 	// What was read may be in the page cache only, or have been cut a moment ago.
@@ -40,9 +44,25 @@ func (r *recovery) putInService() error {
 	return l.saveCheckpoint()
 }
 
+// isDurable tells whether all that was found had been synced before, so that nobody has to wait for the disk again.
+// After a clean stop that is so, and after any other where the log ends at the flushed offset and nothing was mended.
+func (r *recovery) isDurable() bool {
+	if r.scanned == len(r.opened) {
+		return r.clean
+	}
+	l := r.log
+	if r.cut != nil || r.end != r.saved.FlushedOffset || l.epochsUnwritten || len(l.pendingStates) > 0 {
+		return false
+	}
+	// Whatever was flushed, its files' entries were, too. An empty segment may be a new one, in a new folder perhaps.
+	l.folderUnsynced = l.active().state.Size == 0
+	l.parentUnsynced = l.folderUnsynced
+	return true
+}
+
 func (r *recovery) publish(start, flushed int64) {
 	l := r.log
-	l.saved = r.saved
+	l.saved, l.savedActive = r.saved, r.states[l.active().baseOffset]
 	l.publish(checkpoint{
 		FlushedOffset: flushed, HighWatermark: r.highWatermark(start), LogStartOffset: start,
 		LocalStart: l.segments[0].baseOffset,
@@ -56,10 +76,12 @@ func (r *recovery) highWatermark(start int64) int64 {
 
 // forgetLost removes what the state database has of segments that are not there any more.
 func (r *recovery) forgetLost() error {
-	for _, s := range r.opened {
-		delete(r.states, s.baseOffset)
-	}
 	for baseOffset := range r.states {
+		if _, there := slices.BinarySearchFunc(r.opened, baseOffset, func(s *segment, baseOffset int64) int {
+			return cmp.Compare(s.baseOffset, baseOffset)
+		}); there {
+			continue
+		}
 		if err := r.log.env.store.Delete(r.log.keys.at(segmentKind, baseOffset)); err != nil {
 			return err
 		}
@@ -182,10 +204,7 @@ func (r *recovery) firstEpoch(s *segment) (kafka.LeaderEpoch, error) {
 // loadProducers brings the producers up to the log end.
 func (r *recovery) loadProducers() error {
 	l := r.log
-	state, err := l.restoreProducers(r.end, r.now)
-	if err != nil {
-		return err
-	}
+	state := l.restoreFrom(r.producers, r.end, r.now)
 	for i, reach := range l.reaches() {
 		if err := reach.replayProducers(state, r.end, r.now); err != nil {
 			return err
@@ -196,7 +215,7 @@ func (r *recovery) loadProducers() error {
 	}
 	state.endOffset = r.end
 	l.producers = state
-	return l.forgetProducersAbove(r.end)
+	return l.forgetUnfitting(r.producers, r.end)
 }
 
 // pendingState is what the state database lacks about a sealed segment that was read. If the producers come from a

@@ -105,8 +105,9 @@ func (l *Log) createSegment(baseOffset int64) (*segment, error) {
 	if err != nil {
 		return nil, err
 	}
+	created.writable.Store(true)
 	created.indexes = &memoryIndexes{}
-	if err := l.hold(created, file); err != nil {
+	if created.file, err = l.env.files.install(&created.data, file); err != nil {
 		return nil, err
 	}
 	return created, nil

@@ -14,7 +14,8 @@ type segment struct {
 	baseOffset int64
 	folder     *folder
 	env        *environment
-	data       resource[vfs.File] // in env.files; the log holds a reference while the segment is active or unflushed
+	data       resource[vfs.File] // in env.files; the log holds a reference while something in it is unflushed
+	writable   atomic.Bool        // the data file is opened for writing, too: the segment is active
 	// maps are the indexes of a sealed segment, in env.maps. Finding them wrong replaces the resource.
 	maps           atomic.Pointer[resource[*indexMaps]]
 	offsetEntries  atomic.Int32 // in the index files of a sealed segment
@@ -26,7 +27,7 @@ type segment struct {
 	// The fields below are guarded by Log.mu. The state of a sealed segment does not change any more, and whoever found
 	// the segment sealed may read it without the lock.
 
-	file     vfs.File // open for writing while the segment is active or unflushed, else nil
+	file     vfs.File // open for writing while something in it is unflushed, else nil
 	state    segmentState
 	indexes  *memoryIndexes // nil once a sealed segment's indexes are on disk
 	entrySum int64          // bytes since the last index entry
@@ -79,8 +80,13 @@ func emptyState(baseOffset int64) segmentState {
 	}
 }
 
-// open opens the data file for reading: the cache calls it.
-func (s *segment) open() (vfs.File, error) { return s.env.fs.Open(s.path(logSuffix)) }
+// open opens the data file: the cache calls it.
+func (s *segment) open() (vfs.File, error) {
+	if s.writable.Load() {
+		return s.env.fs.OpenReadWrite(s.path(logSuffix))
+	}
+	return s.env.fs.Open(s.path(logSuffix))
+}
 
 // Release gives back the reference that a Region holds.
 func (s *segment) Release() { s.env.files.release(&s.data) }

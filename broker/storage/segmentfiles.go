@@ -7,22 +7,28 @@ import (
 	"github.com/firnlog/firn/internal/vfs"
 )
 
-// openForWriting opens a segment's file and keeps it open until the segment is sealed and flushed.
+// openForWriting opens a segment's file, if it is not open, and keeps it open until all of it is flushed: a failed
+// write-back is reported to those only who have the file open. It needs mu if the log is in service.
 func (l *Log) openForWriting(s *segment) (vfs.File, error) {
-	file, err := l.env.fs.OpenReadWrite(s.path(logSuffix))
-	if err != nil {
-		return nil, err
+	if s.file != nil {
+		return s.file, nil
 	}
-	return file, l.hold(s, file)
+	s.writable.Store(true) // before anybody has opened it: a segment does not become active later
+	file, err := l.env.files.acquire(&s.data, s)
+	if err == nil {
+		s.file = file
+	}
+	return file, err
 }
 
-// hold makes an open file the segment's. The log has one reference on it.
-func (l *Log) hold(s *segment, file vfs.File) error {
-	if _, err := l.env.files.install(&s.data, file); err != nil {
-		return err
+// rest lets go of the active segment's file if nothing in it is unflushed. The cache keeps it open as long as there is
+// room, so that ten thousand quiet partitions do not need as many descriptors. It needs mu if the log is in service.
+func (l *Log) rest() {
+	active := l.active()
+	if active.file != nil && l.flushedOffset.Load() >= l.endOffset.Load() {
+		active.file = nil
+		l.env.files.release(&active.data)
 	}
-	s.file = file
-	return nil
 }
 
 // dropSegment closes a segment that is no longer part of the log, as soon as its last reader is done. It needs mu if
