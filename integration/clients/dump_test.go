@@ -1,0 +1,210 @@
+//go:build integration
+
+package clients
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/firnlog/firn/integration/process"
+)
+
+// TestKafkasDumpToolReadsOurLogs has all clients write with every codec to segments of a few batches, ends the node
+// cleanly or with SIGKILL and a recovery, and has Kafka's own tool read every file of the partitions.
+func TestKafkasDumpToolReadsOurLogs(t *testing.T) {
+	set := []string{"log.index.interval.bytes=300"}
+	for name, end := range map[string]func(*process.Node){
+		"after a clean stop": func(node *process.Node) { node.Stop() },
+		"after SIGKILL and a recovery": func(node *process.Node) {
+			node.Kill()
+			process.Serve(t, process.Options{Dir: node.Dir, Set: set}).Stop()
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			node := process.Serve(t, process.Options{Set: set})
+			writers := []peer{franz{node}, newKcat(t, node), newConfluent(t, node)}
+			records := someRecords(rand.New(rand.NewPCG(3, 4)))
+			for _, codec := range codecs {
+				node.CreateTopic(codec, 1, "retention.ms=-1", "internal.segment.bytes=6000")
+				for _, writer := range writers {
+					writer.produce(t, codec, codec, records)
+				}
+			}
+			end(node)
+			var written []record
+			for range writers {
+				written = append(written, records...)
+			}
+			for i := range written {
+				written[i].Offset = int64(i)
+			}
+			expectDumps(t, filepath.Join(node.Dir, "log"), written)
+		})
+	}
+}
+
+// expectDumps dumps the partitions that are called like codecs: each of them holds the same records.
+func expectDumps(t *testing.T, folder string, records []record) {
+	t.Helper()
+	var files []string
+	for _, codec := range codecs {
+		for _, suffix := range []string{".log", ".index", ".timeindex"} {
+			found, err := filepath.Glob(filepath.Join(folder, codec+"-0", "*"+suffix))
+			if err != nil || len(found) < 3 {
+				t.Fatalf("%s has %d files %s, want a few", codec, len(found), suffix)
+			}
+			files = append(files, found...)
+		}
+	}
+	deep := dump(t, files, "--deep-iteration")
+	entries := 0
+	for _, codec := range codecs {
+		var dumped []string
+		for _, file := range files {
+			if filepath.Base(filepath.Dir(file)) != codec+"-0" {
+				continue
+			}
+			section := deep[file]
+			if strings.HasSuffix(file, ".log") {
+				dumped = append(dumped, expectBatches(t, file, codec, section)...)
+			} else {
+				entries += expectEntries(t, file, section)
+			}
+		}
+		expectRecords(t, codec, dumped, records)
+	}
+	if entries < 50 {
+		t.Errorf("all indexes together have %d entries, want many", entries)
+	}
+	checked := dump(t, files, "--index-sanity-check")
+	dump(t, files, "--verify-index-only")
+	for _, file := range files {
+		if !strings.HasSuffix(file, ".log") && !slices.Equal(checked[file], []string{file + " passed sanity check."}) {
+			t.Errorf("sanity check of %s: %q", file, checked[file])
+		}
+	}
+}
+
+// dump runs Kafka's dump tool, which says that it has found nothing wrong by saying nothing, and returns what it prints
+// of each file.
+func dump(t *testing.T, files []string, option string) map[string][]string {
+	t.Helper()
+	result := kafkaTool(t, "DumpLogSegments", option, "--files", strings.Join(files, ",")).Run(t)
+	if result.Status != 0 {
+		t.Fatalf("%s ended with status %d: %s", option, result.Status, result.Stderr)
+	}
+	if got, want := complaints(result.Stderr), falseComplaints(files, option); got != want {
+		t.Errorf("%s complains:\n%swant\n%s", option, got, want)
+	}
+	sections := map[string][]string{}
+	var file string
+	for line := range strings.Lines(result.Stdout) {
+		line = strings.TrimSuffix(line, "\n")
+		if path, found := strings.CutPrefix(line, "Dumping "); found {
+			file = path
+			sections[file] = []string{}
+			continue
+		}
+		sections[file] = append(sections[file], line)
+	}
+	if len(sections) != len(files) {
+		t.Errorf("%s has dumped %d files, want %d", option, len(sections), len(files))
+	}
+	return sections
+}
+
+// falseComplaints are the lines that the tool prints of every sound log. It takes the offset before the first record of
+// a file to be -1, so that each segment that does not begin at offset 0 seems to have a gap before it.
+func falseComplaints(files []string, option string) string {
+	var text strings.Builder
+	for _, file := range files {
+		name, isLog := strings.CutSuffix(filepath.Base(file), ".log")
+		base := strings.TrimLeft(name, "0")
+		if isLog && base != "" && option == "--deep-iteration" {
+			fmt.Fprintf(&text, "Non-consecutive offsets in %s\n  -1 is followed by %s\n", file, base)
+		}
+	}
+	return text.String()
+}
+
+var (
+	dumpedBatch  = regexp.MustCompile(`^baseOffset: \d+ lastOffset: \d+ .* compresscodec: (\w+) crc: \d+ isvalid: true$`)
+	dumpedRecord = regexp.MustCompile(`^\| (offset: \d+) CreateTime: \d+ (keySize: -?\d+ valueSize: -?\d+) ` +
+		`sequence: -?\d+ (headerKeys: \[.*\])$`)
+	dumpedEntry = regexp.MustCompile(`^(offset: \d+ position: \d+|timestamp: \d+ offset: \d+)$`)
+)
+
+// expectBatches checks the dump of a segment and returns its records. A client may leave a batch uncompressed that does
+// not get smaller.
+func expectBatches(t *testing.T, file, codec string, section []string) (records []string) {
+	t.Helper()
+	base, err := strconv.ParseInt(strings.TrimSuffix(filepath.Base(file), ".log"), 10, 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := fmt.Sprintf("Log starting offset: %d", base); len(section) == 0 || section[0] != want {
+		t.Fatalf("the dump of %s begins with %.1q, want %q", file, section, want)
+	}
+	for _, line := range section[1:] {
+		if record := dumpedRecord.FindStringSubmatch(line); record != nil {
+			records = append(records, strings.Join(record[1:], " "))
+			continue
+		}
+		batch := dumpedBatch.FindStringSubmatch(line)
+		if batch == nil || batch[1] != codec && batch[1] != "none" {
+			t.Errorf("the dump of %s has the line %.300q", file, line)
+		}
+	}
+	if len(records) == 0 && len(section) > 1 {
+		t.Errorf("%s has batches without records", file)
+	}
+	return records
+}
+
+// expectEntries checks the dump of an index and counts its entries.
+func expectEntries(t *testing.T, file string, section []string) int {
+	t.Helper()
+	for _, line := range section {
+		if !dumpedEntry.MatchString(line) {
+			t.Errorf("the dump of %s has the line %.300q", file, line)
+		}
+	}
+	return len(section)
+}
+
+// expectRecords compares the lines of a partition's records with what was written.
+func expectRecords(t *testing.T, codec string, dumped []string, records []record) {
+	t.Helper()
+	var want []string
+	for _, r := range records {
+		names := make([]string, len(r.Headers))
+		for i, h := range r.Headers {
+			names[i] = h.Name
+		}
+		want = append(want, fmt.Sprintf("offset: %d keySize: %d valueSize: %d headerKeys: [%s]",
+			r.Offset, size(r.Key), size(r.Value), strings.Join(names, ",")))
+	}
+	if !slices.Equal(dumped, want) {
+		for i := range min(len(dumped), len(want)) {
+			if dumped[i] != want[i] {
+				t.Errorf("%s has the record %q, want %q", codec, dumped[i], want[i])
+				break
+			}
+		}
+		t.Errorf("%s has %d records, want %d", codec, len(dumped), len(want))
+	}
+}
+
+// size is the size of a field, as the tool tells it.
+func size(field []byte) int {
+	if field == nil {
+		return -1
+	}
+	return len(field)
+}
