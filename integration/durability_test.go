@@ -83,7 +83,7 @@ func TestWhatWasAcknowledgedOrReadOutlivesPowerCuts(t *testing.T) {
 						producer.send(numbered("events", 0, 1000*round+10*i, 1+s.random.IntN(10), s.random.IntN(300))...)
 						time.Sleep(time.Duration(s.random.IntN(5)) * time.Millisecond)
 					}
-					s.crash(loss(s.random.IntN(numberOfLossKinds))) // here, if it did not come to it before
+					s.crash(loseAnything) // here, if it did not come to it before
 				}
 				countdown.Store(0)
 				producer.wait()
@@ -102,10 +102,9 @@ func TestWhatWasAcknowledgedOrReadOutlivesPowerCuts(t *testing.T) {
 // the logs and on the metadata count alike, if they change something.
 func (s *scenario) cutAtFileOperation() *atomic.Int64 {
 	var countdown atomic.Int64
-	what := rand.New(rand.NewPCG(s.seed, 1))
 	count := func() {
 		if countdown.Load() > 0 && countdown.Add(-1) == 0 {
-			s.powerOff(loss(what.IntN(numberOfLossKinds)))
+			s.powerOff(loseAnything)
 		}
 	}
 	s.onFile = func(op vfs.Op) {

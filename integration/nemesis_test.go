@@ -80,7 +80,7 @@ func (n *nemesis) actions() []action {
 	return []action{
 		produce, produce, produce, produce, produce, pause, pause,
 		{"clean restart", n.s.restart},
-		{"crash", func() { n.s.crash(loss(n.s.random.IntN(numberOfLossKinds))) }},
+		{"crash", func() { n.s.crash(loseAnything) }},
 		{"a crash to come", func() { n.countdown.Store(1 + n.s.random.Int64N(150)) }},
 		{"a crash to come", func() { n.countdown.Store(1 + n.s.random.Int64N(20)) }},
 		{"connections reset", func() { n.s.network.Disconnect(brokerHost, clientHost) }},

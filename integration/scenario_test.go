@@ -58,7 +58,9 @@ const (
 	loseNothing       loss = iota // the process was killed, the machine goes on
 	loseSome                      // the power went: what was not synced is there, gone or torn
 	loseAllUnsynced               // the power went, and everything that was not synced is gone
-	numberOfLossKinds = int(loseAllUnsynced) + 1
+	numberOfLossKinds      = int(loseAllUnsynced) + 1
+
+	loseAnything loss = -1 // one of those, by chance
 )
 
 func (l loss) String() string {
@@ -120,6 +122,7 @@ type scenario struct {
 	onBucket func(call objectstore.Call)
 
 	mu   sync.Mutex // guards the fields below
+	fate *rand.Rand // decides on crashes; apart from random, since they come from any goroutine
 	left *disks     // what powerOff has left
 }
 
@@ -129,7 +132,7 @@ func run(t *testing.T, seed uint64, settings []string, body func(s *scenario)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		s := &scenario{
-			t: t, seed: seed, random: rand.New(rand.NewPCG(seed, 0)), settings: settings, host: brokerHost,
+			t: t, seed: seed, random: rand.New(rand.NewPCG(seed, 0)), fate: rand.New(rand.NewPCG(seed, 1)), settings: settings, host: brokerHost,
 			network: network.NewMemory(), disks: newDisks(),
 		}
 		// Where a round trip takes no time, a client that asks again and again keeps time from passing at all.
@@ -227,7 +230,10 @@ func (s *scenario) powerOff(what loss) {
 	}
 	// First the network: what was acknowledged until now must be on the disks, what comes later is never heard of.
 	s.network.Partition(brokerHost, clientHost)
-	s.left = s.disks.clone(what, s.random)
+	if what == loseAnything {
+		what = loss(s.fate.IntN(numberOfLossKinds))
+	}
+	s.left = s.disks.clone(what, s.fate)
 	s.network.Disconnect(brokerHost, clientHost)
 }
 

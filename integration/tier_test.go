@@ -254,7 +254,7 @@ func TestACrashAtEachCallOfTheBucket(t *testing.T) {
 				countdown.Store(number + 1)
 				s.onBucket = func(call objectstore.Call) {
 					if call.Operation != objectstore.OpGet && countdown.Add(-1) == 0 {
-						s.powerOff(loss(s.random.IntN(numberOfLossKinds)))
+						s.powerOff(loseAnything)
 					}
 				}
 				s.restart()
@@ -340,7 +340,7 @@ func TestACrashAtAnyStepOfSinking(t *testing.T) {
 						time.Sleep(time.Duration(s.random.IntN(200)) * time.Millisecond)
 					}
 					s.sleep(time.Duration(s.random.IntN(5)) * time.Second)
-					s.crash(loss(s.random.IntN(numberOfLossKinds)))
+					s.crash(loseAnything)
 				}
 				countdown.Store(0)
 				producer.wait()
