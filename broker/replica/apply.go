@@ -1,7 +1,9 @@
 package replica
 
 import (
+	"errors"
 	"fmt"
+	"iter"
 	"slices"
 	"time"
 
@@ -11,12 +13,27 @@ import (
 	"github.com/firnlog/firn/metastore/image"
 )
 
-// applyTopic brings the partitions of one topic that lie on this broker to what the image says.
-func (m *Manager) applyTopic(img *image.Image, topic *image.Topic) {
-	cfg := m.resolve(img, topic)
-	for i := range topic.Partitions {
-		m.applyPartition(topic, int32(i), cfg)
+// opening is a partition that is not known yet, on its way into service.
+type opening struct {
+	partition *Partition
+	spec      *image.Partition
+	config    *config.TopicConfig
+	log       storage.NewLog
+}
+
+// applyTopics brings the partitions of topics that lie on this broker to what the image says. The logs of new ones are
+// made side by side, as each waits for the disk.
+func (m *Manager) applyTopics(img *image.Image, topics iter.Seq[*image.Topic]) {
+	var fresh []opening
+	for topic := range topics {
+		cfg := m.resolve(img, topic)
+		for i := range topic.Partitions {
+			if next, isNew := m.applyPartition(topic, int32(i), cfg); isNew {
+				fresh = append(fresh, next)
+			}
+		}
 	}
+	m.open(fresh)
 }
 
 func (m *Manager) resolve(img *image.Image, topic *image.Topic) *config.TopicConfig {
@@ -36,13 +53,11 @@ func (m *Manager) resolve(img *image.Image, topic *image.Topic) *config.TopicCon
 func (m *Manager) applyConfigs(next *image.Image, resource image.ConfigResource) {
 	if resource.Topic {
 		if topic, ok := next.Topic(resource.Name); ok {
-			m.applyTopic(next, topic)
+			m.applyTopics(next, slices.Values([]*image.Topic{topic}))
 		}
 		return
 	}
-	for topic := range next.Topics() {
-		m.applyTopic(next, topic)
-	}
+	m.applyTopics(next, next.Topics())
 }
 
 // applyChange takes over another leader, epoch, ISR or tier state of one partition, or opens it when it is new.
@@ -55,17 +70,20 @@ func (m *Manager) applyChange(next *image.Image, id kafka.TopicIDPartition) {
 	p := m.byID[id]
 	m.mu.RUnlock()
 	if p == nil {
-		m.applyPartition(topic, id.Partition, m.resolve(next, topic))
+		if fresh, isNew := m.applyPartition(topic, id.Partition, m.resolve(next, topic)); isNew {
+			m.open([]opening{fresh})
+		}
 		return
 	}
 	p.apply(&topic.Partitions[id.Partition], p.config.Load())
 	m.waiters.Check(p)
 }
 
-func (m *Manager) applyPartition(topic *image.Topic, index int32, cfg *config.TopicConfig) {
+// applyPartition brings one partition to what the image says, or prepares a new one for open.
+func (m *Manager) applyPartition(topic *image.Topic, index int32, cfg *config.TopicConfig) (fresh opening, isNew bool) {
 	spec := &topic.Partitions[index]
 	if !slices.Contains(spec.Replicas, m.options.BrokerID) {
-		return
+		return opening{}, false
 	}
 	id := kafka.TopicIDPartition{ID: topic.ID, Partition: index}
 	m.mu.RLock()
@@ -74,30 +92,42 @@ func (m *Manager) applyPartition(topic *image.Topic, index int32, cfg *config.To
 	if exists {
 		p.apply(spec, cfg)
 		m.waiters.Check(p)
-		return
+		return opening{}, false
 	}
 	p = &Partition{
 		topicPartition: kafka.TopicPartition{Topic: topic.Name, Partition: index}, id: id, manager: m,
 		counts: m.topicCounts(topic.ID),
 	}
-	p.open(LogConfig(cfg), spec.Directory(m.options.BrokerID))
-	p.apply(spec, cfg)
-	m.mu.Lock()
-	m.byName[p.topicPartition], m.byID[id] = p, p
-	m.mu.Unlock()
+	return opening{partition: p, spec: spec, config: cfg, log: storage.NewLog{
+		TopicPartition: p.topicPartition, TopicID: topic.ID, Config: LogConfig(cfg),
+		Directory: spec.Directory(m.options.BrokerID),
+	}}, true
 }
 
-// open finds or creates the log. A log that cannot be had makes the partition answer a storage error; it is never
-// created anew elsewhere, as that would silently begin an empty history.
-func (p *Partition) open(cfg storage.Config, directory kafka.UUID) {
-	log, err := p.manager.options.Logs.Create(p.topicPartition, p.id.ID, cfg, directory)
-	if err != nil {
-		p.fault = fmt.Errorf("%s is not served: %w", p.topicPartition, err)
-		p.manager.options.Logger.Error("partition is not served", "partition", p.topicPartition.String(), "err", err)
-		return
+// open finds or creates the logs of new partitions and puts them into service. A log that cannot be had makes its
+// partition answer a storage error; it is never created anew elsewhere, as that would silently begin an empty history.
+func (m *Manager) open(fresh []opening) {
+	logs := make([]storage.NewLog, len(fresh))
+	for i := range fresh {
+		logs[i] = fresh[i].log
 	}
-	p.log = log
-	log.OnFlush(func(int64) { p.advance() })
+	for i, created := range m.options.Logs.CreateAll(logs) {
+		p := fresh[i].partition
+		if created.Err != nil {
+			p.fault = fmt.Errorf("%s is not served: %w", p.topicPartition, created.Err)
+			m.options.Logger.Error("partition is not served", "partition", p.topicPartition.String(), "err", created.Err)
+		} else {
+			p.log = created.Log
+			p.log.OnFlush(func(int64) { p.advance() })
+		}
+		p.apply(fresh[i].spec, fresh[i].config)
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for i := range fresh {
+		p := fresh[i].partition
+		m.byName[p.topicPartition], m.byID[p.id] = p, p
+	}
 }
 
 // apply takes over leadership, settings and tier state from the image.
@@ -139,28 +169,40 @@ func (m *Manager) topicCounts(id kafka.TopicID) *topicCounts {
 }
 
 // removeTopic forgets the partitions of a deleted topic and gives their logs to deletion.
-func (m *Manager) removeTopic(id kafka.TopicID) {
-	delete(m.counts, id)
-	for _, p := range m.Partitions() {
-		if p.id.ID != id {
-			continue
+func (m *Manager) removeTopic(topic *image.Topic) {
+	var gone []*Partition
+	m.mu.RLock()
+	for i := range topic.Partitions {
+		if p := m.byID[kafka.TopicIDPartition{ID: topic.ID, Partition: int32(i)}]; p != nil {
+			gone = append(gone, p)
 		}
-		m.mu.Lock()
+	}
+	m.mu.RUnlock()
+	m.remove(gone)
+}
+
+// remove forgets partitions and gives their logs to deletion.
+func (m *Manager) remove(gone []*Partition) {
+	var logs []kafka.TopicPartition
+	m.mu.Lock()
+	for _, p := range gone {
+		delete(m.counts, p.id.ID)
 		delete(m.byID, p.id)
 		if m.byName[p.topicPartition] == p {
 			delete(m.byName, p.topicPartition)
 		}
-		m.mu.Unlock()
-		gone := *p.state.Load()
-		gone.deleted = true
-		p.state.Store(&gone)
+		logs = append(logs, p.topicPartition)
+	}
+	m.mu.Unlock()
+	for _, p := range gone {
+		state := *p.state.Load()
+		state.deleted = true
+		p.state.Store(&state)
 		m.waiters.Check(p)
-		if p.log == nil {
-			continue
-		}
-		if err := m.options.Logs.Delete(p.topicPartition); err != nil {
-			m.options.Logger.Error("deleted partition leaves its folder behind",
-				"partition", p.topicPartition.String(), "err", err)
+	}
+	for i, err := range m.options.Logs.DeleteAll(logs) {
+		if err != nil && (gone[i].log != nil || !errors.Is(err, kafka.UnknownTopicOrPartition)) {
+			m.options.Logger.Error("deleted partition leaves its folder behind", "partition", logs[i].String(), "err", err)
 		}
 	}
 }

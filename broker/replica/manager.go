@@ -2,6 +2,7 @@ package replica
 
 import (
 	"log/slog"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -148,11 +149,9 @@ func (m *Manager) Apply(next *image.Image, delta image.Delta) {
 		return
 	}
 	for _, topic := range delta.TopicsDeleted {
-		m.removeTopic(topic.ID)
+		m.removeTopic(topic)
 	}
-	for _, topic := range delta.TopicsCreated {
-		m.applyTopic(next, topic)
-	}
+	m.applyTopics(next, slices.Values(delta.TopicsCreated))
 	for _, resource := range delta.ConfigsChanged {
 		m.applyConfigs(next, resource)
 	}
@@ -166,12 +165,12 @@ func (m *Manager) Apply(next *image.Image, delta image.Delta) {
 
 // reset compares all there is with an image that did not come one change at a time.
 func (m *Manager) reset(next *image.Image) {
+	var gone []*Partition
 	for _, p := range m.Partitions() {
 		if _, ok := next.TopicByID(p.id.ID); !ok {
-			m.removeTopic(p.id.ID)
+			gone = append(gone, p)
 		}
 	}
-	for topic := range next.Topics() {
-		m.applyTopic(next, topic)
-	}
+	m.remove(gone)
+	m.applyTopics(next, next.Topics())
 }

@@ -23,7 +23,7 @@ type FetchPartition struct {
 }
 
 // FetchResult is the answer for one partition. The offsets are filled whenever the partition could be read, with or
-// without records (FE-01).
+// without records (FE-01); an error leaves them at −1, as Kafka does.
 type FetchResult struct {
 	Err              error
 	HighWatermark    int64
@@ -82,7 +82,12 @@ func (m *Manager) read(f *FetchPartition, isolation Isolation, maxBytes int, atL
 		LogStartOffset:   log.LogStartOffset(),
 	}
 	if f.LastFetchedEpoch != kafka.NoLeaderEpoch {
-		if diverging, ok := divergence(log, f); ok {
+		diverging, differs := divergence(log, f)
+		if diverging.Epoch == kafka.NoLeaderEpoch {
+			return failed(fmt.Errorf("%s has no leader epoch %d: %w",
+				f.Partition.topicPartition, f.LastFetchedEpoch, kafka.OffsetOutOfRange)), nil
+		}
+		if differs {
 			result.Diverging = &diverging
 			return result, nil
 		}
@@ -97,19 +102,15 @@ func (m *Manager) read(f *FetchPartition, isolation Isolation, maxBytes int, atL
 			Offset: f.Offset, MaxBytes: min(maxBytes, f.MaxBytes), AtLeastOne: true, UpTo: upTo,
 		}
 	case err != nil:
-		// The offsets stay: a consumer that is out of range needs the log start offset to recover.
-		result.Err = fmt.Errorf("fetch %s from %d: %w", f.Partition.topicPartition, f.Offset, err)
-		return result, nil
+		return failed(fmt.Errorf("fetch %s from %d: %w", f.Partition.topicPartition, f.Offset, err)), nil
 	}
 	result.Region = read.Region
 	return result, nil
 }
 
-// divergence compares the epoch of the reader's last record with our lineage.
-func divergence(log *storage.Log, f *FetchPartition) (storage.EpochEndOffset, bool) {
-	ours := log.EndOffsetForEpoch(f.LastFetchedEpoch)
-	if ours.Epoch == kafka.NoLeaderEpoch {
-		return storage.EpochEndOffset{}, false
-	}
+// divergence compares the epoch of the reader's last record with our lineage. Where that does not know the epoch at all
+// the result has none either.
+func divergence(log *storage.Log, f *FetchPartition) (ours storage.EpochEndOffset, differs bool) {
+	ours = log.EndOffsetForEpoch(f.LastFetchedEpoch)
 	return ours, ours.Epoch < f.LastFetchedEpoch || ours.EndOffset < f.Offset
 }

@@ -1,0 +1,180 @@
+package storage
+
+import (
+	"errors"
+	"fmt"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/firnlog/firn/internal/kafka"
+)
+
+// NewLog is a log that shall be there.
+type NewLog struct {
+	TopicPartition kafka.TopicPartition
+	TopicID        kafka.TopicID
+	Config         Config
+	// Directory is the id of the log directory; zero takes the one with the fewest logs.
+	Directory kafka.UUID
+}
+
+// CreatedLog is what became of it: a log, or why there is none.
+type CreatedLog struct {
+	Log *Log
+	Err error
+}
+
+// createWorkers is how many logs are made at once. Each waits for the disk, and those who wait together wait once.
+const createWorkers = 16
+
+// CreateAll is Create for many logs, side by side. The results are in the order of the wishes.
+func (m *Manager) CreateAll(wanted []NewLog) []CreatedLog {
+	created := make([]CreatedLog, len(wanted))
+	var group errgroup.Group
+	group.SetLimit(createWorkers)
+	for i, w := range wanted {
+		group.Go(func() error {
+			created[i].Log, created[i].Err = m.Create(w.TopicPartition, w.TopicID, w.Config, w.Directory)
+			return nil
+		})
+	}
+	_ = group.Wait() // the errors are in created
+	return created
+}
+
+// Create makes the log of a new partition in the directory of the given id, or in the one with the fewest logs if that
+// is zero; or it returns the log that exists. A directory that is not here, or not the one in which the log lies, is an
+// error: a partition is never begun anew elsewhere. If the state database remembers flushed records of it, the folder
+// has been lost, and a new one would hide that. The first flush makes the folder durable together with the first
+// records.
+func (m *Manager) Create(tp kafka.TopicPartition, id kafka.TopicID, config Config, directory kafka.UUID) (*Log, error) {
+	m.mu.Lock()
+	for m.busy[tp] != nil { // somebody else is making the log, or an earlier one is giving up the folder's name
+		busy := m.busy[tp]
+		m.mu.Unlock()
+		<-busy
+		m.mu.Lock()
+	}
+	l, err := m.existing(tp, id, directory)
+	if l != nil || err != nil {
+		m.mu.Unlock()
+		return l, err
+	}
+	dir, err := m.chooseDirectory(directory)
+	if err != nil {
+		m.mu.Unlock()
+		return nil, err
+	}
+	done := m.reserve(tp)
+	m.mu.Unlock()
+	defer done()
+
+	l = m.newLog(dir, tp, id, config)
+	err = l.create()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if err != nil {
+		err = storageError(fmt.Sprintf("create log %s", l.folder.path()), err)
+		var missing *MissingError
+		if errors.As(err, &missing) {
+			m.offline[tp] = OfflineLog{TopicPartition: tp, TopicID: id, Dir: dir.path, Err: err}
+		}
+		return nil, err
+	}
+	m.logs[tp] = l
+	return l, nil
+}
+
+// existing needs mu. No log and no error means that there is none.
+func (m *Manager) existing(tp kafka.TopicPartition, id kafka.TopicID, directory kafka.UUID) (*Log, error) {
+	if offline, found := m.offline[tp]; found {
+		return nil, offline.Err
+	}
+	l := m.logs[tp]
+	if l == nil {
+		return nil, nil
+	}
+	if l.id != id {
+		return nil, fmt.Errorf("the log of %s is that of topic id %s, not %s: %w", tp, l.id, id, kafka.InconsistentTopicID)
+	}
+	if !directory.IsZero() && l.DirectoryID() != directory {
+		return nil, fmt.Errorf("the log of %s lies in %s, and not in the directory with id %s where it should be: %w",
+			tp, l.dir.path, directory, kafka.KafkaStorageError)
+	}
+	return l, l.Err()
+}
+
+// reserve keeps others from a partition's folder until the returned func is called; it needs mu, the func must not.
+func (m *Manager) reserve(tp kafka.TopicPartition) (done func()) {
+	busy := make(chan struct{})
+	m.busy[tp] = busy
+	return func() {
+		m.mu.Lock()
+		delete(m.busy, tp)
+		m.mu.Unlock()
+		close(busy)
+	}
+}
+
+// chooseDirectory finds the directory for a new log; it needs mu.
+func (m *Manager) chooseDirectory(wanted kafka.UUID) (*directory, error) {
+	if wanted.IsZero() {
+		return m.emptiestDirectory()
+	}
+	for _, dir := range m.dirs {
+		if dir.id == wanted {
+			return dir, dir.err()
+		}
+	}
+	return nil, fmt.Errorf("its log directory, with id %s, is not among log.dirs: %w", wanted, kafka.KafkaStorageError)
+}
+
+func (m *Manager) emptiestDirectory() (*directory, error) {
+	counts := map[*directory]int{}
+	for _, l := range m.logs {
+		counts[l.dir]++
+	}
+	var best *directory
+	for _, dir := range m.dirs {
+		if dir.err() == nil && (best == nil || counts[dir] < counts[best]) {
+			best = dir
+		}
+	}
+	if best == nil {
+		return nil, fmt.Errorf("every log directory has failed: %w", kafka.KafkaStorageError)
+	}
+	return best, nil
+}
+
+// create makes folder, metadata and first segment of a log that never was.
+func (l *Log) create() error {
+	saved, err := l.loadCheckpoint()
+	if err != nil {
+		return err
+	}
+	remote, _ := l.remote()
+	logStart := max(saved.LogStartOffset, remote.StartOffset)
+	start := max(logStart, remote.EndOffset)
+	if saved.FlushedOffset > start {
+		return &MissingError{Folder: l.folder.path(), Start: start, EndOffset: saved.FlushedOffset}
+	}
+	if err := l.env.fs.MkdirAll(l.folder.path()); err != nil {
+		return err
+	}
+	if err := writePartitionMetadata(l.env.fs, l.folder.path(), l.id); err != nil {
+		return err
+	}
+	l.producers = newProducerState(start, l.env.expireMs)
+	l.endOffset.Store(start)
+	l.publish(checkpoint{
+		LogStartOffset: logStart, LocalStart: start, HighWatermark: start, FlushedOffset: start,
+	})
+	first, err := l.createSegment(start)
+	if err != nil {
+		return err
+	}
+	l.segments = []*segment{first}
+	l.folderUnsynced, l.parentUnsynced = true, true
+	l.rest()
+	return nil
+}
