@@ -30,17 +30,20 @@ func TestKafkasDumpToolReadsOurLogs(t *testing.T) {
 			node := process.Serve(t, process.Options{Set: set})
 			writers := []peer{franz{node}, newKcat(t, node), newConfluent(t, node)}
 			records := someRecords(rand.New(rand.NewPCG(3, 4)))
+			var written []record
 			for _, codec := range codecs {
 				node.CreateTopic(codec, 1, "retention.ms=-1", "internal.segment.bytes=6000")
+				written = nil
 				for _, writer := range writers {
 					writer.produce(t, codec, codec, records)
+					written = append(written, records...)
+				}
+				for few := range slices.Chunk(records[len(records)-100:], 10) { // for many entries in the indexes
+					franz{node}.produce(t, codec, codec, few)
+					written = append(written, few...)
 				}
 			}
 			end(node)
-			var written []record
-			for range writers {
-				written = append(written, records...)
-			}
 			for i := range written {
 				written[i].Offset = int64(i)
 			}
@@ -66,18 +69,23 @@ func expectDumps(t *testing.T, folder string, records []record) {
 	entries := 0
 	for _, codec := range codecs {
 		var dumped []string
+		var compressed int
 		for _, file := range files {
 			if filepath.Base(filepath.Dir(file)) != codec+"-0" {
 				continue
 			}
 			section := deep[file]
 			if strings.HasSuffix(file, ".log") {
-				dumped = append(dumped, expectBatches(t, file, codec, section)...)
+				records, batches := expectBatches(t, file, codec, section)
+				dumped, compressed = append(dumped, records...), compressed+batches
 			} else {
 				entries += expectEntries(t, file, section)
 			}
 		}
 		expectRecords(t, codec, dumped, records)
+		if compressed < 3 {
+			t.Errorf("%d batches have codec %s", compressed, codec)
+		}
 	}
 	if entries < 50 {
 		t.Errorf("all indexes together have %d entries, want many", entries)
@@ -85,9 +93,11 @@ func expectDumps(t *testing.T, folder string, records []record) {
 	checked := dump(t, files, "--index-sanity-check")
 	dump(t, files, "--verify-index-only")
 	for _, file := range files {
-		if !strings.HasSuffix(file, ".log") && !slices.Equal(checked[file], []string{file + " passed sanity check."}) {
-			t.Errorf("sanity check of %s: %q", file, checked[file])
+		passed := file + " passed sanity check."
+		if strings.HasSuffix(file, ".log") || slices.Equal(checked[file], []string{passed}) || isEmpty(file, checked[file]) {
+			continue
 		}
+		t.Errorf("sanity check of %s: %q", file, checked[file])
 	}
 }
 
@@ -99,8 +109,11 @@ func dump(t *testing.T, files []string, option string) map[string][]string {
 	if result.Status != 0 {
 		t.Fatalf("%s ended with status %d: %s", option, result.Status, result.Stderr)
 	}
-	if got, want := complaints(result.Stderr), falseComplaints(files, option); got != want {
-		t.Errorf("%s complains:\n%swant\n%s", option, got, want)
+	harmless := falseComplaints(files, option)
+	for complaint := range strings.SplitSeq(complaints(result.Stderr), "Non-consecutive") { // each has two lines
+		if complaint != "" && !harmless[complaint] {
+			t.Errorf("%s complains: %s", option, complaint)
+		}
 	}
 	sections := map[string][]string{}
 	var file string
@@ -119,18 +132,18 @@ func dump(t *testing.T, files []string, option string) map[string][]string {
 	return sections
 }
 
-// falseComplaints are the lines that the tool prints of every sound log. It takes the offset before the first record of
-// a file to be -1, so that each segment that does not begin at offset 0 seems to have a gap before it.
-func falseComplaints(files []string, option string) string {
-	var text strings.Builder
+// falseComplaints are those that the tool has of every sound log. It takes the offset before the first record of a file
+// to be -1, so that each segment that does not begin at offset 0 seems to have a gap before it.
+func falseComplaints(files []string, option string) map[string]bool {
+	all := map[string]bool{}
 	for _, file := range files {
 		name, isLog := strings.CutSuffix(filepath.Base(file), ".log")
 		base := strings.TrimLeft(name, "0")
 		if isLog && base != "" && option == "--deep-iteration" {
-			fmt.Fprintf(&text, "Non-consecutive offsets in %s\n  -1 is followed by %s\n", file, base)
+			all[fmt.Sprintf(" offsets in %s\n  -1 is followed by %s\n", file, base)] = true
 		}
 	}
-	return text.String()
+	return all
 }
 
 var (
@@ -140,9 +153,9 @@ var (
 	dumpedEntry = regexp.MustCompile(`^(offset: \d+ position: \d+|timestamp: \d+ offset: \d+)$`)
 )
 
-// expectBatches checks the dump of a segment and returns its records. A client may leave a batch uncompressed that does
-// not get smaller.
-func expectBatches(t *testing.T, file, codec string, section []string) (records []string) {
+// expectBatches checks the dump of a segment, returns its records and counts the batches that have the codec. A client
+// may leave a batch uncompressed that does not get smaller.
+func expectBatches(t *testing.T, file, codec string, section []string) (records []string, compressed int) {
 	t.Helper()
 	base, err := strconv.ParseInt(strings.TrimSuffix(filepath.Base(file), ".log"), 10, 64)
 	if err != nil {
@@ -159,23 +172,33 @@ func expectBatches(t *testing.T, file, codec string, section []string) (records 
 		batch := dumpedBatch.FindStringSubmatch(line)
 		if batch == nil || batch[1] != codec && batch[1] != "none" {
 			t.Errorf("the dump of %s has the line %.300q", file, line)
+		} else if batch[1] == codec {
+			compressed++
 		}
 	}
 	if len(records) == 0 && len(section) > 1 {
 		t.Errorf("%s has batches without records", file)
 	}
-	return records
+	return records, compressed
 }
 
 // expectEntries checks the dump of an index and counts its entries.
 func expectEntries(t *testing.T, file string, section []string) int {
 	t.Helper()
+	if isEmpty(file, section) {
+		return 0
+	}
 	for _, line := range section {
 		if !dumpedEntry.MatchString(line) {
 			t.Errorf("the dump of %s has the line %.300q", file, line)
 		}
 	}
 	return len(section)
+}
+
+// isEmpty tells whether the tool has met an index without entries, as the offset index of one batch is.
+func isEmpty(file string, section []string) bool {
+	return slices.Equal(section, []string{file + " is empty."})
 }
 
 // expectRecords compares the lines of a partition's records with what was written.
