@@ -11,8 +11,8 @@ import (
 
 var codecs = []string{"none", "gzip", "snappy", "lz4", "zstd"}
 
-// TestEachClientReadsWhatEachClientWrote has every client write the same records with every codec, and every client read
-// them: all of them, from an offset, and from a time.
+// TestEachClientReadsWhatEachClientWrote has every client write the same records with every codec, and every client
+// read them: all of them, from an offset, and from a time.
 func TestEachClientReadsWhatEachClientWrote(t *testing.T) {
 	node := process.Serve(t, process.Options{})
 	peers := map[string]func(t *testing.T) peer{

@@ -121,7 +121,8 @@ type confluent struct {
 
 func newConfluent(t *testing.T, node *process.Node) peer {
 	t.Helper()
-	return confluent{node, process.Program(t, "FIRN_PYTHON", filepath.Join("..", "..", ".cache", "python", "bin", "python"))}
+	fallback := filepath.Join("..", "..", ".cache", "python", "bin", "python")
+	return confluent{node, process.Program(t, "FIRN_PYTHON", fallback)}
 }
 
 func (c confluent) setsTimes() bool { return true }
