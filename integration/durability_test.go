@@ -67,7 +67,7 @@ func TestAnUncleanStopBeginsOneNewLeaderEpoch(t *testing.T) {
 // of the logs, under a producer and a consumer that live on.
 func TestWhatWasAcknowledgedOrReadOutlivesPowerCuts(t *testing.T) {
 	const rounds = 8
-	for seed := range uint64(12) {
+	for seed := range uint64(8) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
 			run(t, seed, nil, func(s *scenario) {
 				var known ledger

@@ -374,10 +374,7 @@ func (s *scenario) objects() []string {
 	return keys
 }
 
-// settle waits until nothing happens any more by itself.
-func (s *scenario) settle() { synctest.Wait() }
-
-// sleep lets time pass.
+// sleep lets time pass, and then waits until nothing happens any more by itself.
 func (s *scenario) sleep(d time.Duration) {
 	time.Sleep(d)
 	synctest.Wait()

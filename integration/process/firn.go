@@ -87,7 +87,7 @@ func ServeCommand(t testing.TB, dir string, options Options) *exec.Cmd {
 	if options.Config != "" {
 		args = append(args, "--config", options.Config)
 	}
-	cmd := exec.Command(Firn(t), args...) //nolint:noctx // it lives until it is told to stop
+	cmd := exec.Command(Firn(t), args...)
 	cmd.Env = append(os.Environ(), options.Env...)
 	return cmd
 }

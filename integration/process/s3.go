@@ -61,7 +61,7 @@ func (s *S3) URL(bucket, prefix string) string {
 func (s *S3) Start() {
 	s.t.Helper()
 	path := Program(s.t, "FIRN_VERSITYGW", filepath.Join("..", "..", "bin", "tools", "versitygw"))
-	cmd := exec.Command(path, "--port", s.address, "--keep-alive", "--quiet", //nolint:noctx // until it is stopped
+	cmd := exec.Command(path, "--port", s.address, "--keep-alive", "--quiet",
 		"--health", "/health", "posix", s.Dir)
 	cmd.Env = append(os.Environ(), "ROOT_ACCESS_KEY="+s3AccessKey, "ROOT_SECRET_KEY="+s3SecretKey)
 	var output bytes.Buffer
