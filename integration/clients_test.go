@@ -23,8 +23,8 @@ import (
 	"github.com/firnlog/firn/broker/admin/view"
 )
 
-// varied are records as different as a client can send them: null and empty keys and values, headers, one byte to nearly
-// a megabyte, times in no order.
+// varied are records as different as a client can send them: null and empty keys and values, headers, one byte to
+// nearly a megabyte, times in no order.
 func varied(topic string, partition int32, random *rand.Rand) []*kgo.Record {
 	noise := func(size int) []byte {
 		data := make([]byte, size)
@@ -255,8 +255,8 @@ func TestFE02FetchesAtAndBeyondTheEnd(t *testing.T) {
 	})
 }
 
-// TestSeveralProducersOfOnePartition checks that what several clients send at once, each with its own codec and acks, is
-// there in the order of each of them.
+// TestSeveralProducersOfOnePartition checks that what several clients send at once, each with its own codec and acks,
+// is there in the order of each of them.
 func TestSeveralProducersOfOnePartition(t *testing.T) {
 	run(t, 25, nil, func(s *scenario) {
 		s.createTopic("events", 1, map[string]string{"internal.segment.bytes": "10000"})

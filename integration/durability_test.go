@@ -63,8 +63,8 @@ func TestAnUncleanStopBeginsOneNewLeaderEpoch(t *testing.T) {
 	}
 }
 
-// TestWhatWasAcknowledgedOrReadOutlivesPowerCuts cuts the power again and again, each time at some operation on the disk
-// of the logs, under a producer and a consumer that live on.
+// TestWhatWasAcknowledgedOrReadOutlivesPowerCuts cuts the power again and again, each time at some operation on the
+// disk of the logs, under a producer and a consumer that live on.
 func TestWhatWasAcknowledgedOrReadOutlivesPowerCuts(t *testing.T) {
 	const rounds = 8
 	for seed := range uint64(8) {

@@ -132,7 +132,8 @@ func run(t *testing.T, seed uint64, settings []string, body func(s *scenario)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		s := &scenario{
-			t: t, seed: seed, random: rand.New(rand.NewPCG(seed, 0)), fate: rand.New(rand.NewPCG(seed, 1)), settings: settings, host: brokerHost,
+			t: t, seed: seed, settings: settings, host: brokerHost,
+			random: rand.New(rand.NewPCG(seed, 0)), fate: rand.New(rand.NewPCG(seed, 1)),
 			network: network.NewMemory(), disks: newDisks(),
 		}
 		// Where a round trip takes no time, a client that asks again and again keeps time from passing at all.
@@ -237,8 +238,8 @@ func (s *scenario) powerOff(what loss) {
 	s.network.Disconnect(brokerHost, clientHost)
 }
 
-// crash ends the node, here unless powerOff did it before, and starts another on what the disks have left. The power may
-// go again during the start.
+// crash ends the node, here unless powerOff did it before, and starts another on what the disks have left. The power
+// may go again during the start.
 func (s *scenario) crash(what loss) {
 	s.t.Helper()
 	s.powerOff(what)
@@ -294,8 +295,8 @@ func (s *scenario) client(options ...kgo.Opt) *kgo.Client {
 	return client
 }
 
-// decompressor is the client's own but for zstd: a finalizer, which runs outside the bubble, would close the decoder, and
-// that ends the program.
+// decompressor is the client's own but for zstd: a finalizer, which runs outside the bubble, would close the decoder,
+// and that ends the program.
 type decompressor struct{ kgo.Decompressor }
 
 func (d decompressor) Decompress(data []byte, codec kgo.CompressionCodecType) ([]byte, error) {

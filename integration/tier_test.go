@@ -243,8 +243,8 @@ func TestADeletedTopicLeavesNothingInTheBucket(t *testing.T) {
 	})
 }
 
-// TestACrashAtEachCallOfTheBucket ends the broker just before each of the calls, other than reading, that it makes of the
-// bucket while a topic sinks into it and is deleted.
+// TestACrashAtEachCallOfTheBucket ends the broker just before each of the calls, other than reading, that it makes of
+// the bucket while a topic sinks into it and is deleted.
 func TestACrashAtEachCallOfTheBucket(t *testing.T) {
 	const calls = 8 // that many there are at least: six segments, and their removal
 	for number := range int64(calls) {

@@ -62,8 +62,8 @@ type topicDetails struct {
 
 func TestTopicsOnTheCommandLine(t *testing.T) {
 	node := Serve(t, Options{})
-	created := parse[topicList](t, node.CLI("topic", "create", "flights", "trains", "-p", "3", "-c", "retention.ms=3600000",
-		"--format", "json"))
+	created := parse[topicList](t, node.CLI("topic", "create", "flights", "trains", "-p", "3",
+		"-c", "retention.ms=3600000", "--format", "json"))
 	if len(created.Topics) != 2 || created.Topics[0].Status != "created" || created.Topics[0].Partitions != 3 {
 		t.Errorf("created %+v", created)
 	}
@@ -133,8 +133,8 @@ func TestRecordsOnTheCommandLine(t *testing.T) {
 	produce.Stdin = times.String()
 	produce.Output(t)
 	for offsets, want := range map[string]string{
-		"start": "v0 … v99", "97": "v97 v98 v99", "-2": "v98 v99", "5:8": "v5 v6 v7", "+98": "v98 v99", ":2": "v0 v1", "end": "",
-		"50:+2": "v50 v51",
+		"start": "v0 … v99", "97": "v97 v98 v99", "-2": "v98 v99", "5:8": "v5 v6 v7", "+98": "v98 v99",
+		":2": "v0 v1", "50:+2": "v50 v51", "end": "",
 	} {
 		if got := values(node.CLI("consume", "pairs", "-o", offsets).Output(t)); got != want {
 			t.Errorf("consume -o %s prints %q, want %q", offsets, got, want)

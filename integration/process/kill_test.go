@@ -30,7 +30,8 @@ func startLoader(t testing.TB, node *Node, topic string, codec kgo.CompressionCo
 	l.client = node.Client(
 		kgo.DefaultProduceTopic(topic), kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.ProducerBatchCompression(codec),
 		kgo.ProducerLinger(0), kgo.MaxBufferedRecords(500), kgo.ProducerBatchMaxBytes(20_000),
-		kgo.MetadataMinAge(100*time.Millisecond), kgo.RetryBackoffFn(func(int) time.Duration { return 20 * time.Millisecond }),
+		kgo.MetadataMinAge(100*time.Millisecond),
+		kgo.RetryBackoffFn(func(int) time.Duration { return 20 * time.Millisecond }),
 	)
 	ctx, stop := context.WithCancel(context.Background())
 	l.stop = stop

@@ -123,8 +123,8 @@ func filesBelow(t *testing.T, folder string) int {
 	return files
 }
 
-// TestTI17ABucketThatCannotBeUsedIsNamed starts nodes with keys that the server does not take. A bucket that is not there
-// is made.
+// TestTI17ABucketThatCannotBeUsedIsNamed starts nodes with keys that the server does not take. A bucket that is not
+// there is made.
 func TestTI17ABucketThatCannotBeUsedIsNamed(t *testing.T) {
 	s3 := ServeS3(t, testBucket)
 	for name, c := range map[string]struct {
