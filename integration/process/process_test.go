@@ -81,10 +81,16 @@ func TestAWrongConfigurationRefusesTheStart(t *testing.T) {
 		status int
 		says   []string
 	}{
-		"an unknown name":           {[]string{"--set", "log.retention.mss=5"}, 1, []string{"log.retention.mss", "log.retention.ms"}},
-		"an unknown name in a file": {[]string{"--config", file}, 1, []string{"server.properties line 2", "log.retention.hours"}},
-		"a value that is none":      {[]string{"--set", "num.partitions=many"}, 1, []string{"num.partitions", "many"}},
-		"TLS, which is not there":   {[]string{"--set", "listeners=SSL://127.0.0.1:0"}, 1, []string{"SSL"}},
+		"an unknown name": {
+			[]string{"--set", "log.retention.mss=5"}, 1,
+			[]string{"log.retention.mss", "log.retention.ms"},
+		},
+		"an unknown name in a file": {
+			[]string{"--config", file}, 1,
+			[]string{"server.properties line 2", "log.retention.hours"},
+		},
+		"a value that is none":    {[]string{"--set", "num.partitions=many"}, 1, []string{"num.partitions", "many"}},
+		"TLS, which is not there": {[]string{"--set", "listeners=SSL://127.0.0.1:0"}, 1, []string{"SSL"}},
 		"an authorizer": {
 			[]string{"--set", "authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer"}, 1,
 			[]string{"authorizer.class.name"},
@@ -97,7 +103,10 @@ func TestAWrongConfigurationRefusesTheStart(t *testing.T) {
 			[]string{"--set", "listeners=PLAINTEXT://" + used.Kafka, "--set", "firn.http.listener=127.0.0.1:0"}, 1,
 			[]string{used.Kafka, "in use"},
 		},
-		"an object store of an unknown kind": {[]string{"--set", "firn.object.store=ftp://host/x"}, 1, []string{"firn.object.store"}},
+		"an object store of an unknown kind": {
+			[]string{"--set", "firn.object.store=ftp://host/x"}, 1,
+			[]string{"firn.object.store"},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			args := append([]string{"serve", "--data-dir", t.TempDir()}, c.args...)
