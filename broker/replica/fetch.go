@@ -33,6 +33,10 @@ type Fetch struct {
 	flush   []CommitItem
 	done    chan struct{} // nil when the fetch was done at once: results then holds the answer
 	results []FetchResult
+	// looked says that the next attempt would find what has just been found; nothing that results, as of the last look,
+	// hold no records, so that they can be the answer if nobody calls for another look.
+	looked  bool
+	nothing bool
 
 	mu     sync.Mutex          // guards remote and its values
 	remote map[int]*remoteRead // by index of the partition
@@ -70,6 +74,8 @@ func (m *Manager) Fetch(ctx context.Context, params FetchParams, partitions []Fe
 	}
 	releaseAll(f.results)
 	f.done = make(chan struct{})
+	f.looked = true
+	f.nothing = f.nothing && len(f.flush) == 0 // once that is flushed there is something
 	f.watch(wait)
 	return f
 }
@@ -98,7 +104,9 @@ func (f *Fetch) Results() []FetchResult {
 	if f.done == nil {
 		return f.results
 	}
-	f.readLocal()
+	if !f.nothing {
+		f.readLocal()
+	}
 	f.addRemote(f.results)
 	return f.results
 }
@@ -119,6 +127,7 @@ func (f *Fetch) Cancel() {
 // the object store.
 func (f *Fetch) readLocal() (cold []coldRead) {
 	f.results = f.results[:0]
+	f.nothing = false
 	left := f.params.MaxBytes
 	empty := true
 	for i := range f.partitions {
@@ -132,6 +141,7 @@ func (f *Fetch) readLocal() (cold []coldRead) {
 		}
 		f.results = append(f.results, result)
 	}
+	f.nothing = empty && len(cold) == 0
 	return cold
 }
 
@@ -176,6 +186,10 @@ func (f *Fetch) satisfied() bool {
 	}
 	if len(f.flush) > 0 {
 		return settled(f.flush)
+	}
+	if f.looked {
+		f.looked = false // the one after this comes when nothing can be missed any more
+		return false
 	}
 	f.readLocal()
 	defer releaseAll(f.results)

@@ -28,6 +28,7 @@ func (l *Log) RequestFlush() {
 
 // scheduleFlush needs mu. It sees to it that what has been appended is flushed in time, be it asked for or not.
 func (l *Log) scheduleFlush() {
+	l.unsaved.Store(true)
 	group := l.Policy() == FlushGroup
 	if group && l.unflushedBytes >= maxUnflushedBytes {
 		l.dir.committer.request(l)
@@ -192,6 +193,7 @@ func (l *Log) finishFlush(work flushWork) error {
 	}
 	flushed := min(work.endOffset, l.endOffset.Load())
 	l.flushedOffset.Store(max(flushed, l.flushedOffset.Load()))
+	l.unsaved.Store(true)
 	if !l.closed {
 		l.rest()
 	}

@@ -20,6 +20,9 @@ func (l *Log) checkpointNow() checkpoint {
 // saveCheckpoint tells the state database where the log stands, if that has changed. The active segment's state goes
 // with it for the sake of its append times.
 func (l *Log) saveCheckpoint() error {
+	if !l.unsaved.Swap(false) {
+		return nil // of ten thousand logs most are quiet
+	}
 	l.mu.Lock()
 	if l.closed || l.Err() != nil {
 		l.mu.Unlock()
@@ -120,6 +123,7 @@ func (l *Log) retire() time.Duration {
 	defer l.mu.Unlock()
 	if !l.closed {
 		l.closed = true
+		l.retired.Store(true)
 		for _, s := range l.segments {
 			l.dropSegment(s)
 		}

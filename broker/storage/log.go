@@ -26,6 +26,8 @@ type Log struct {
 	policy         atomic.Int32 // FlushPolicy
 	onFlush        atomic.Pointer[func(flushedOffset int64)]
 	offline        atomic.Pointer[offlineError]
+	unsaved        atomic.Bool // something may have changed since the last saveCheckpoint
+	retired        atomic.Bool // a copy of closed
 
 	// Copies of what the lock guards, for those who only look.
 	logStart      atomic.Int64
@@ -171,6 +173,7 @@ func (l *Log) SetHighWatermark(highWatermark int64) int64 {
 func (l *Log) publishHighWatermark(highWatermark int64) {
 	l.publishStableBound(highWatermark)
 	l.highWatermark.Store(highWatermark)
+	l.unsaved.Store(true)
 }
 
 func (l *Log) publishStableBound(highWatermark int64) {

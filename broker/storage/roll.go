@@ -89,6 +89,7 @@ func (l *Log) roll(now int64) error {
 	sealed.seal(next.baseOffset)
 	l.segments = append(l.segments, next)
 	l.rolled = next.baseOffset
+	l.unsaved.Store(true)
 	l.folderUnsynced = true
 	l.producers.expire(now)
 	l.pendingStates = append(l.pendingStates, l.pendingStateOf(sealed, l.producers, next.baseOffset))

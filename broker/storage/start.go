@@ -22,6 +22,7 @@ func (l *Log) MoveLogStart(offset int64) error {
 		return nil
 	}
 	l.logStart.Store(offset)
+	l.unsaved.Store(true)
 	l.epochsUnwritten = l.epochs.cutStart(offset) || l.epochsUnwritten
 	l.mu.Unlock()
 	return l.saveBorder()
@@ -115,5 +116,6 @@ func (l *Log) takeBelow(offset int64) []*segment {
 	l.segments = slices.Clone(l.segments[len(dropped):])
 	l.unflushedFrom = max(l.unflushedFrom-len(dropped), 0)
 	l.localStart.Store(l.segments[0].baseOffset)
+	l.unsaved.Store(true)
 	return dropped
 }

@@ -194,6 +194,7 @@ func (l *Log) swapTail(t *truncation) (dropped []*segment, err error) {
 	l.epochsUnwritten = l.epochs.cutEnd(t.endOffset) || l.epochsUnwritten
 	l.producers = t.producers
 	l.endOffset.Store(t.endOffset)
+	l.unsaved.Store(true)
 	l.publishStableBound(l.highWatermark.Load())
 	size := int64(0)
 	for _, s := range l.segments {
