@@ -1,10 +1,14 @@
 package record
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/firnlog/firn/internal/kafka"
 )
+
+// ErrNotOneBatch says that a producer's data is not what it has to be: exactly one record batch of format version 2.
+var ErrNotOneBatch = errors.New("the data of a partition must be exactly one record batch of format version 2")
 
 // maxRecordErrors bounds how many records of a refused batch are named: a batch may hold a million, and the answer
 // must not be larger than the request. The first ones are what a person needs.

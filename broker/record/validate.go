@@ -28,12 +28,15 @@ const zstdSince = 7
 // change; what it returns aliases data unless Summary.Rewritten says otherwise. Offsets and leader epoch are assigned
 // by whoever appends. An error carries the code for the client; *InvalidRecordsError also names records.
 func (v *Validator) Validate(data []byte, opts Options) (Batch, Summary, error) {
-	batch, err := onlyBatch(data)
+	batch, rest, err := firstBatch(data)
 	if err != nil {
 		return nil, Summary{}, err
 	}
 	if err := checkHeader(batch, opts); err != nil {
 		return nil, Summary{}, err
+	}
+	if len(rest) > 0 {
+		return nil, Summary{}, invalid("%w: %d bytes follow the first", ErrNotOneBatch, len(rest))
 	}
 	if opts.Target.recodes(batch) {
 		return v.recode(batch, opts)
@@ -48,23 +51,16 @@ func (v *Validator) Validate(data []byte, opts Options) (Batch, Summary, error) 
 	return batch, summary, nil
 }
 
-// onlyBatch finds the batch in data and refuses anything around it.
-func onlyBatch(data []byte) (Batch, error) {
+// firstBatch takes the first batch off data, of which there should be no more.
+func firstBatch(data []byte) (batch Batch, rest []byte, err error) {
 	if len(data) > atMagic && (data[atMagic] == 0 || data[atMagic] == 1) {
-		return nil, refused(kafka.UnsupportedForMessageFormat,
-			"message sets of format version %d are not stored, only record batches of version 2", data[atMagic])
+		return nil, nil, invalid("%w, but a message set of format version %d", ErrNotOneBatch, data[atMagic])
 	}
-	batch, rest, err := Next(data)
+	batch, rest, err = Next(data)
 	if errors.Is(err, ErrShort) {
-		return nil, invalid("%d bytes are no whole record batch", len(data))
+		return nil, nil, invalid("%w, but %d bytes of one", ErrNotOneBatch, len(data))
 	}
-	if err != nil {
-		return nil, err
-	}
-	if len(rest) > 0 {
-		return nil, invalid("exactly one record batch is allowed, but %d bytes follow it", len(rest))
-	}
-	return batch, nil
+	return batch, rest, err
 }
 
 // checkHeader makes the checks that need no record, cheapest first; the checksum is computed once, here.
@@ -103,9 +99,11 @@ func checkProducer(b Batch) error {
 		}
 		return nil
 	}
-	if b.ProducerEpoch() < 0 || b.BaseSequence() < 0 {
-		return invalid("producer id %d has epoch %d and sequence %d", b.ProducerID(), b.ProducerEpoch(),
-			b.BaseSequence())
+	if b.BaseSequence() < 0 {
+		return invalid("producer id %d has sequence %d", b.ProducerID(), b.BaseSequence())
+	}
+	if b.ProducerEpoch() < 0 {
+		return refused(kafka.InvalidProducerEpoch, "producer id %d has epoch %d", b.ProducerID(), b.ProducerEpoch())
 	}
 	return nil
 }

@@ -68,6 +68,7 @@ const (
 	InconsistentTopicID         Errno = 103
 	FetchSessionTopicIDError    Errno = 106
 	MismatchedEndpointType      Errno = 114
+	UnsupportedEndpointType     Errno = 115
 )
 
 // Error prints the protocol's name of the code and what it means.
