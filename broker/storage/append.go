@@ -17,11 +17,13 @@ type AppendOptions struct {
 
 // AppendInfo says where a batch is in the log.
 type AppendInfo struct {
-	BaseOffset     int64
-	LastOffset     int64
-	EndOffset      int64 // LastOffset+1: the high watermark that commits the batch
-	Duplicate      bool  // the batch had been appended before, at these offsets; nothing was written
-	LogAppendTime  int64 // of the batch, under message.timestamp.type=LogAppendTime; −1 under CreateTime
+	BaseOffset int64
+	LastOffset int64
+	EndOffset  int64 // LastOffset+1: the high watermark that commits the batch
+	Duplicate  bool  // the batch had been appended before, at these offsets; nothing was written
+	// LogAppendTime is of the batch, under message.timestamp.type=LogAppendTime; −1 under CreateTime. Of a duplicate it
+	// is the largest timestamp of the original under both, as Kafka answers it.
+	LogAppendTime  int64
 	LogStartOffset int64
 }
 
@@ -55,7 +57,7 @@ func (l *Log) append(batch record.Batch, summary record.Summary, opts AppendOpti
 			return AppendInfo{}, fmt.Errorf("append to %s: %w", l.topicPartition, err)
 		}
 		if duplicate {
-			return l.duplicate(batch, known), nil
+			return l.duplicate(known), nil
 		}
 	}
 	if err := l.dir.checkReserve(len(batch), opts.AppendedAt); err != nil {
@@ -74,7 +76,7 @@ func (l *Log) append(batch record.Batch, summary record.Summary, opts AppendOpti
 		BaseOffset:     batch.BaseOffset(),
 		LastOffset:     batch.LastOffset(),
 		EndOffset:      batch.NextOffset(),
-		LogAppendTime:  logAppendTime(batch, batch.MaxTimestamp()),
+		LogAppendTime:  logAppendTime(batch),
 		LogStartOffset: l.logStart.Load(),
 	}, nil
 }
@@ -93,20 +95,20 @@ func (l *Log) writable(opts AppendOptions) error {
 	return nil
 }
 
-func (l *Log) duplicate(batch record.Batch, known producedBatch) AppendInfo {
+func (l *Log) duplicate(known producedBatch) AppendInfo {
 	return AppendInfo{
 		BaseOffset:     known.baseOffset(),
 		LastOffset:     known.lastOffset,
 		EndOffset:      known.lastOffset + 1,
 		Duplicate:      true,
-		LogAppendTime:  logAppendTime(batch, known.timestamp),
+		LogAppendTime:  known.timestamp,
 		LogStartOffset: l.logStart.Load(),
 	}
 }
 
-func logAppendTime(batch record.Batch, timestamp int64) int64 {
+func logAppendTime(batch record.Batch) int64 {
 	if batch.TimestampType() == record.LogAppendTime {
-		return timestamp
+		return batch.MaxTimestamp()
 	}
 	return record.NoTimestamp
 }
