@@ -10,9 +10,9 @@ import (
 	"github.com/firnlog/firn/metastore/image"
 )
 
-// MaxPartitionsPerRequest bounds one request: each partition costs descriptors and memory on every replica, and a
-// mistyped number must not take the cluster down.
-const MaxPartitionsPerRequest = 100_000
+// MaxPartitionsPerRequest bounds what one request may add to a topic, as in Kafka: each partition costs descriptors and
+// memory on every replica, and a mistyped number must not take the cluster down.
+const MaxPartitionsPerRequest = 10_000
 
 // Placement is the controller's part in creating topics and partitions. It keeps nothing.
 type Placement struct{}
@@ -57,9 +57,12 @@ func (Placement) Assign(img *image.Image, brokers [][]kafka.BrokerID) ([]command
 }
 
 func checkCount(partitions int) error {
-	if partitions < 1 || partitions > MaxPartitionsPerRequest {
-		return fmt.Errorf("the number of new partitions must be between 1 and %d, not %d: %w",
-			MaxPartitionsPerRequest, partitions, kafka.InvalidPartitions)
+	switch {
+	case partitions < 1:
+		return fmt.Errorf("%d new partitions, at least one is needed: %w", partitions, kafka.InvalidPartitions)
+	case partitions > MaxPartitionsPerRequest:
+		return fmt.Errorf("%d new partitions are more than the %d that one request may add: %w",
+			partitions, MaxPartitionsPerRequest, kafka.PolicyViolation)
 	}
 	return nil
 }

@@ -90,7 +90,7 @@ func TestME05WhatCannotBePlacedIsRefused(t *testing.T) {
 		"a negative number of them":  {1, -1, kafka.InvalidReplicationFactor},
 		"no partition":               {0, 1, kafka.InvalidPartitions},
 		"a negative number":          {-1, 1, kafka.InvalidPartitions},
-		"a mistyped number":          {MaxPartitionsPerRequest + 1, 1, kafka.InvalidPartitions},
+		"a mistyped number":          {MaxPartitionsPerRequest + 1, 1, kafka.PolicyViolation},
 		"two of three":               {1, 2, kafka.None},
 	} {
 		if _, err := (Placement{}).Place(img, 0, test.partitions, test.replicationFactor); kafka.CodeOf(err) != test.want {
