@@ -139,8 +139,17 @@ func TestElectLeaders(t *testing.T) {
 			t.Errorf("kind %d: %+v", kind, partitions)
 		}
 	}
-	if resp := ask[*kmsg.ElectLeadersResponse](n, kmsg.NewPtrElectLeadersRequest(), 2); resp.ErrorCode != 0 || len(resp.Topics) != 0 {
-		t.Errorf("all partitions: %+v", resp)
+	resp := ask[*kmsg.ElectLeadersResponse](n, kmsg.NewPtrElectLeadersRequest(), 2)
+	if resp.ErrorCode != 0 || len(resp.Topics) != 1 || len(resp.Topics[0].Partitions) != 0 {
+		t.Errorf("all partitions, none of which needs an election: %+v", resp)
+	}
+	req := kmsg.NewPtrElectLeadersRequest()
+	req.ElectionType = 7
+	req.Topics = []kmsg.ElectLeadersRequestTopic{{Topic: "a", Partitions: []int32{0}}}
+	resp = ask[*kmsg.ElectLeadersResponse](n, req, 2)
+	if kafka.Errno(resp.ErrorCode) != kafka.InvalidRequest ||
+		kafka.Errno(resp.Topics[0].Partitions[0].ErrorCode) != kafka.InvalidRequest {
+		t.Errorf("an election of a kind that does not exist: %+v", resp)
 	}
 }
 
@@ -227,8 +236,9 @@ func TestDescribeQuorum(t *testing.T) {
 		}
 	}
 	req.Topics[0].Topic = "a"
-	if resp := ask[*kmsg.DescribeQuorumResponse](n, req, 2); resp.ErrorCode == 0 {
-		t.Error("a topic that has no quorum is answered without an error")
+	resp := ask[*kmsg.DescribeQuorumResponse](n, req, 2)
+	if p := resp.Topics[0].Partitions[0]; resp.ErrorCode != 0 || kafka.Errno(p.ErrorCode) != kafka.UnknownTopicOrPartition {
+		t.Errorf("a topic that has no quorum: %+v", resp)
 	}
 }
 

@@ -3,6 +3,7 @@ package api
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"time"
 
@@ -117,6 +118,15 @@ func fail(err error) (code int16, message *string) {
 	}
 	text := err.Error()
 	return int16(errno), &text
+}
+
+// unknownTopicError is the error of a request that names a topic which is not there: a name that no topic can have is
+// told apart.
+func unknownTopicError(name string) error {
+	if err := image.CheckTopicName(name); err != nil {
+		return err
+	}
+	return fmt.Errorf("there is no topic %q: %w", name, kafka.UnknownTopicOrPartition)
 }
 
 // within bounds what a request may take in the waiting phase by the client's own timeout.

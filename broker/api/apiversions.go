@@ -30,12 +30,27 @@ func (h *Handlers) apiVersions(_ context.Context, req *wire.Request) wire.Reply 
 		}
 		req.Conn.SetSoftware(wire.Software{Name: request.ClientSoftwareName, Version: request.ClientSoftwareVersion})
 	}
+	resp.SupportedFeatures, resp.FinalizedFeatures = features()
+	resp.FinalizedFeaturesEpoch = 0 // they never change while a broker runs
 	for _, served := range wire.APIs() {
 		resp.ApiKeys = append(resp.ApiKeys, kmsg.ApiVersionsResponseApiKey{
 			ApiKey: served.Key, MinVersion: served.Min, MaxVersion: served.Max,
 		})
 	}
 	return now(req, resp)
+}
+
+// metadataVersion is the level of Kafka's feature metadata.version that goes with the versions of the APIs: 4.2-IV1.
+const metadataVersion = 29
+
+// features lists the feature levels (KIP-584), which v3 and later carry. Clients take group.version,
+// transaction.version and the like as a promise of what coordinators do, so those are absent until there are
+// coordinators; kraft.version, whose lowest level is 0, must not be told below v4 (KAFKA-17011) and says nothing here.
+func features() ([]kmsg.ApiVersionsResponseSupportedFeature, []kmsg.ApiVersionsResponseFinalizedFeature) {
+	supported, finalized := kmsg.NewApiVersionsResponseSupportedFeature(), kmsg.NewApiVersionsResponseFinalizedFeature()
+	supported.Name, supported.MinVersion, supported.MaxVersion = "metadata.version", metadataVersion, metadataVersion
+	finalized.Name, finalized.MinVersionLevel, finalized.MaxVersionLevel = "metadata.version", metadataVersion, metadataVersion
+	return []kmsg.ApiVersionsResponseSupportedFeature{supported}, []kmsg.ApiVersionsResponseFinalizedFeature{finalized}
 }
 
 // isSoftwareName tells whether a client may call itself or its version so (KIP-511): ASCII letters and digits, and

@@ -12,9 +12,6 @@ import (
 	"github.com/firnlog/firn/metastore/image"
 )
 
-// maxPartitions bounds what one request may add to a topic: each partition costs files and memory at once.
-const maxPartitions = 100_000
-
 // createPartitions serves CreatePartitions v0–v3: Count is the number of partitions that the topic shall have.
 func (h *Handlers) createPartitions(_ context.Context, req *wire.Request) wire.Reply {
 	request, err := decode(req, kmsg.NewPtrCreatePartitionsRequest())
@@ -79,8 +76,6 @@ func (h *Handlers) placeMore(img *image.Image, topic *image.Topic, asked *kmsg.C
 	case asked.Count < existing:
 		return nil, fmt.Errorf("topic %q has %d partitions, and their number cannot go down to %d: %w",
 			topic.Name, existing, asked.Count, kafka.InvalidPartitions)
-	case asked.Count-existing > maxPartitions:
-		return nil, fmt.Errorf("at most %d partitions can be added at once: %w", maxPartitions, kafka.InvalidPartitions)
 	}
 	if asked.Assignment == nil {
 		return h.options.Placement.Place(img, existing, asked.Count-existing, int16(len(topic.Partitions[0].Replicas)))

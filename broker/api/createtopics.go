@@ -67,9 +67,6 @@ func (h *Handlers) createAll(ctx context.Context, request *kmsg.CreateTopicsRequ
 		create.Topics = append(create.Topics, topic)
 	}
 	if request.ValidateOnly || len(create.Topics) == 0 {
-		for _, i := range creating {
-			resp.Topics[i].TopicID = kafka.TopicID{} // nothing was created that could have one
-		}
 		return resp
 	}
 	h.commitTopics(ctx, create, creating, resp)
@@ -108,6 +105,9 @@ func commitError(err error) error {
 // newTopic checks one topic as a real creation would and decides where its replicas go.
 func (h *Handlers) newTopic(img *image.Image, asked *kmsg.CreateTopicsRequestTopic) (command.NewTopic, error) {
 	topic := command.NewTopic{Name: asked.Topic, Configs: map[string]string{}}
+	if asked.Topic == metadataTopicName {
+		return topic, fmt.Errorf("%s is the metadata quorum's own: %w", metadataTopicName, kafka.InvalidRequest)
+	}
 	if err := img.CheckNewTopicName(asked.Topic); err != nil {
 		return topic, err
 	}
@@ -168,6 +168,7 @@ func createFailed(name string, err error) kmsg.CreateTopicsResponseTopic {
 	answer.Topic = name
 	answer.ErrorCode, answer.ErrorMessage = fail(err)
 	answer.NumPartitions, answer.ReplicationFactor = -1, -1
+	answer.Configs = []kmsg.CreateTopicsResponseTopicConfig{} // null would mean that they may not be seen
 	return answer
 }
 

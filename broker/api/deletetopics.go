@@ -30,18 +30,37 @@ func (h *Handlers) deleteTopics(_ context.Context, req *wire.Request) wire.Reply
 		ctx, cancel := within(ctx, request.TimeoutMillis)
 		defer cancel()
 		resp := kmsg.NewPtrDeleteTopicsResponse()
-		seen := map[kafka.TopicID]int{}
 		img := h.options.Metadata.Image()
+		named := map[topicKey]int{}
 		for i := range request.Topics {
-			if topic, err := findTopic(img, &request.Topics[i]); err == nil {
-				seen[topic.ID]++
-			}
+			named[keyOf(img, &request.Topics[i])]++
 		}
 		for i := range request.Topics {
-			resp.Topics = append(resp.Topics, h.deleteTopic(ctx, img, &request.Topics[i], seen))
+			key := keyOf(img, &request.Topics[i])
+			if named[key] < 0 {
+				continue // answered, for all its places
+			}
+			resp.Topics = append(resp.Topics, h.deleteTopic(ctx, img, &request.Topics[i], named[key] > 1))
+			named[key] = -1
 		}
 		return resp
 	})
+}
+
+// topicKey is a topic as a request means it: by its id, or by the name of one that is not there.
+type topicKey struct {
+	id   kafka.TopicID
+	name string
+}
+
+func keyOf(img *image.Image, asked *kmsg.DeleteTopicsRequestTopic) topicKey {
+	if topic, err := findTopic(img, asked); err == nil {
+		return topicKey{id: topic.ID}
+	}
+	if asked.Topic != nil {
+		return topicKey{name: *asked.Topic}
+	}
+	return topicKey{id: asked.TopicID}
 }
 
 func findTopic(img *image.Image, asked *kmsg.DeleteTopicsRequestTopic) (*image.Topic, error) {
@@ -49,16 +68,16 @@ func findTopic(img *image.Image, asked *kmsg.DeleteTopicsRequestTopic) (*image.T
 		if topic, ok := img.Topic(*asked.Topic); ok {
 			return topic, nil
 		}
-		return nil, kafka.UnknownTopicOrPartition
+		return nil, fmt.Errorf("there is no topic %q: %w", *asked.Topic, kafka.UnknownTopicOrPartition)
 	}
 	if topic, ok := img.TopicByID(asked.TopicID); ok {
 		return topic, nil
 	}
-	return nil, kafka.UnknownTopicID
+	return nil, fmt.Errorf("there is no topic with the id %s: %w", kafka.TopicID(asked.TopicID), kafka.UnknownTopicID)
 }
 
 func (h *Handlers) deleteTopic(ctx context.Context, img *image.Image, asked *kmsg.DeleteTopicsRequestTopic,
-	seen map[kafka.TopicID]int,
+	repeated bool,
 ) kmsg.DeleteTopicsResponseTopic {
 	answer := kmsg.NewDeleteTopicsResponseTopic()
 	answer.Topic, answer.TopicID = asked.Topic, asked.TopicID
@@ -68,8 +87,10 @@ func (h *Handlers) deleteTopic(ctx context.Context, img *image.Image, asked *kms
 		err = fmt.Errorf("topics cannot be deleted here: delete.topic.enable is false: %w", kafka.TopicDeletionDisabled)
 	case asked.Topic != nil && !kafka.TopicID(asked.TopicID).IsZero():
 		err = fmt.Errorf("give either a topic's name or its id: %w", kafka.InvalidRequest)
-	case err == nil && seen[topic.ID] > 1:
-		err = fmt.Errorf("topic %q stands more than once in the request: %w", topic.Name, kafka.InvalidRequest)
+	case asked.Topic == nil && kafka.TopicID(asked.TopicID).IsZero():
+		err = fmt.Errorf("give a topic's name or its id: %w", kafka.InvalidRequest)
+	case repeated:
+		err = fmt.Errorf("a topic stands more than once in the request: %w", kafka.InvalidRequest)
 	}
 	if err == nil {
 		answer.Topic, answer.TopicID = &topic.Name, topic.ID

@@ -30,6 +30,9 @@ func (h *Handlers) describeConfigs(_ context.Context, req *wire.Request) wire.Re
 		answer.ResourceType, answer.ResourceName = asked.ResourceType, asked.ResourceName
 		entries, err := h.entries(img, command.ResourceType(asked.ResourceType), asked.ResourceName)
 		answer.ErrorCode, answer.ErrorMessage = fail(err)
+		if err == nil {
+			answer.ErrorMessage = new(string) // as Kafka says that nothing is wrong
+		}
 		for j := range entries {
 			if len(asked.ConfigNames) > 0 && !slices.Contains(asked.ConfigNames, entries[j].Name) {
 				continue
@@ -49,10 +52,7 @@ func (h *Handlers) entries(img *image.Image, kind command.ResourceType, name str
 		if ok {
 			return config.DescribeTopic(topic.Configs, h.options.Layers(img)), nil
 		}
-		if err := image.CheckTopicName(name); err != nil {
-			return nil, err
-		}
-		return nil, kafka.UnknownTopicOrPartition
+		return nil, unknownTopicError(name)
 	case command.ResourceBroker:
 		if name == "" {
 			return config.DescribeBrokerDefaults(img.BrokerConfig("")), nil

@@ -30,6 +30,10 @@ func (h *Handlers) describeProducers(_ context.Context, req *wire.Request) wire.
 func (h *Handlers) producersOf(topic string, partition int32) kmsg.DescribeProducersResponseTopicPartition {
 	answer := kmsg.NewDescribeProducersResponseTopicPartition()
 	answer.Partition = partition
+	if _, ok := h.options.Metadata.Image().Topic(topic); !ok {
+		answer.ErrorCode, answer.ErrorMessage = fail(unknownTopicError(topic))
+		return answer
+	}
 	p, err := h.partition(topic, partition)
 	if err == nil {
 		err = p.CheckLeader(kafka.NoLeaderEpoch)

@@ -25,10 +25,9 @@ func (h *Handlers) describeQuorum(_ context.Context, req *wire.Request) wire.Rep
 		return h.malformed(req, err)
 	}
 	resp := kmsg.NewPtrDescribeQuorumResponse()
-	if len(request.Topics) != 1 || request.Topics[0].Topic != metadataTopicName ||
-		len(request.Topics[0].Partitions) != 1 || request.Topics[0].Partitions[0].Partition != 0 {
-		err := fmt.Errorf("only partition 0 of %s has a quorum: %w", metadataTopicName, kafka.UnknownTopicOrPartition)
-		resp.ErrorCode, resp.ErrorMessage = fail(err)
+	resp.ErrorMessage = new(string) // as Kafka says that nothing is wrong
+	if !asksForQuorum(request) {
+		resp.Topics = withoutQuorum(request)
 		return now(req, resp)
 	}
 	state, err := h.options.Quorum()
@@ -40,6 +39,7 @@ func (h *Handlers) describeQuorum(_ context.Context, req *wire.Request) wire.Rep
 	img := h.options.Metadata.Image()
 	partition := kmsg.NewDescribeQuorumResponseTopicPartition()
 	partition.LeaderID, partition.LeaderEpoch = int32(img.Controller), int32(state.LeaderEpoch)
+	partition.ErrorMessage = new(string)
 	partition.HighWatermark = state.LastIndex + 1
 	voter := kmsg.NewDescribeQuorumResponseTopicPartitionReplicaState()
 	voter.ReplicaID, voter.LogEndOffset = int32(img.Controller), state.LastIndex+1
@@ -59,4 +59,27 @@ func (h *Handlers) describeQuorum(_ context.Context, req *wire.Request) wire.Rep
 		resp.Nodes = append(resp.Nodes, node)
 	}
 	return now(req, resp)
+}
+
+func asksForQuorum(request *kmsg.DescribeQuorumRequest) bool {
+	return len(request.Topics) == 1 && request.Topics[0].Topic == metadataTopicName &&
+		len(request.Topics[0].Partitions) == 1 && request.Topics[0].Partitions[0].Partition == 0
+}
+
+// withoutQuorum answers for partitions that have no quorum: all but the one of the metadata.
+func withoutQuorum(request *kmsg.DescribeQuorumRequest) []kmsg.DescribeQuorumResponseTopic {
+	var topics []kmsg.DescribeQuorumResponseTopic
+	for i := range request.Topics {
+		topic := kmsg.NewDescribeQuorumResponseTopic()
+		topic.Topic = request.Topics[i].Topic
+		for _, asked := range request.Topics[i].Partitions {
+			partition := kmsg.NewDescribeQuorumResponseTopicPartition()
+			partition.Partition = asked.Partition
+			partition.ErrorCode, partition.ErrorMessage = fail(fmt.Errorf(
+				"only partition 0 of %s has a quorum: %w", metadataTopicName, kafka.UnknownTopicOrPartition))
+			topic.Partitions = append(topic.Partitions, partition)
+		}
+		topics = append(topics, topic)
+	}
+	return topics
 }

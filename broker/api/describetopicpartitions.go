@@ -16,7 +16,7 @@ import (
 const maxDescribedPartitions = 2000
 
 // describeTopicPartitions serves DescribeTopicPartitions v0 (KIP-966): Metadata for tools, in pages. No topics means
-// all; a cursor says where the page begins.
+// all; a cursor says where the page begins, at one of the topics asked for.
 func (h *Handlers) describeTopicPartitions(_ context.Context, req *wire.Request) wire.Reply {
 	request, err := decode(req, kmsg.NewPtrDescribeTopicPartitionsRequest())
 	if err != nil {
@@ -24,13 +24,26 @@ func (h *Handlers) describeTopicPartitions(_ context.Context, req *wire.Request)
 	}
 	page := describedPage{
 		image: h.options.Metadata.Image(), response: kmsg.NewPtrDescribeTopicPartitionsResponse(),
-		left: maxDescribedPartitions,
+		left: min(maxDescribedPartitions, max(int(request.ResponsePartitionLimit), 1)),
 	}
-	if limit := request.ResponsePartitionLimit; limit > 0 {
-		page.left = min(page.left, int(limit))
+	if cursorFits(request) {
+		page.describe(request)
+	} else {
+		page.refuse(request)
 	}
-	page.describe(request)
 	return now(req, page.response)
+}
+
+// cursorFits tells whether the cursor, if there is one, lies where this request asks.
+func cursorFits(request *kmsg.DescribeTopicPartitionsRequest) bool {
+	cursor := request.Cursor
+	if cursor == nil {
+		return true
+	}
+	return cursor.Partition >= 0 && (len(request.Topics) == 0 ||
+		slices.ContainsFunc(request.Topics, func(asked kmsg.DescribeTopicPartitionsRequestTopic) bool {
+			return asked.Topic == cursor.Topic
+		}))
 }
 
 // describedPage is one answer being made.
@@ -57,7 +70,7 @@ func (p *describedPage) describe(request *kmsg.DescribeTopicPartitionsRequest) {
 		at, found := slices.BinarySearch(names, cursor.Topic)
 		names = names[at:]
 		if found {
-			first = max(cursor.Partition, 0)
+			first = cursor.Partition
 		}
 	}
 	for _, name := range names {
@@ -68,10 +81,24 @@ func (p *describedPage) describe(request *kmsg.DescribeTopicPartitionsRequest) {
 	}
 }
 
+// refuse answers a request whose cursor does not fit: the error can only be told by topic.
+func (p *describedPage) refuse(request *kmsg.DescribeTopicPartitionsRequest) {
+	for i := range request.Topics {
+		answer := kmsg.NewDescribeTopicPartitionsResponseTopic()
+		answer.Topic, answer.ErrorCode = &request.Topics[i].Topic, int16(kafka.InvalidRequest)
+		answer.AuthorizedOperations = authorizedOperationsUnknown
+		p.response.Topics = append(p.response.Topics, answer)
+	}
+}
+
 // topic adds a topic from one of its partitions on, and tells whether the page has room for more.
 func (p *describedPage) topic(name string, first int32) (more bool) {
+	if p.left == 0 {
+		p.stopAt(name, first)
+		return false
+	}
 	answer := kmsg.NewDescribeTopicPartitionsResponseTopic()
-	answer.Topic, answer.AuthorizedOperations = &name, authorizedOperationsUnknown
+	answer.Topic, answer.AuthorizedOperations = &name, allTopicOperations
 	topic, ok := p.image.Topic(name)
 	if !ok {
 		answer.ErrorCode = int16(kafka.UnknownTopicOrPartition)
@@ -80,10 +107,6 @@ func (p *describedPage) topic(name string, first int32) (more bool) {
 		}
 		p.response.Topics = append(p.response.Topics, answer)
 		return true
-	}
-	if p.left == 0 {
-		p.stopAt(name, first)
-		return false
 	}
 	answer.TopicID, answer.IsInternal = topic.ID, topic.Internal
 	described := metadataTopic(p.image, topic).Partitions

@@ -18,18 +18,25 @@ const (
 )
 
 // electLeaders serves ElectLeaders v0–v2. With one replica a partition that has a leader needs no election, and one
-// that has none cannot have one; null asks for all partitions and is answered with those that changed, which is none.
+// that has none cannot have one; null asks for all partitions, of which none needs one: only the topics are listed.
 func (h *Handlers) electLeaders(_ context.Context, req *wire.Request) wire.Reply {
 	request, err := decode(req, kmsg.NewPtrElectLeadersRequest())
 	if err != nil {
 		return h.malformed(req, err)
 	}
 	resp := kmsg.NewPtrElectLeadersResponse()
-	if request.ElectionType != electPreferred && request.ElectionType != electUnclean {
+	known := request.ElectionType == electPreferred || request.ElectionType == electUnclean
+	if !known {
 		resp.ErrorCode = int16(kafka.InvalidRequest)
-		return now(req, resp)
 	}
 	img := h.options.Metadata.Image()
+	if request.Topics == nil && known {
+		for topic := range img.Topics() {
+			answer := kmsg.NewElectLeadersResponseTopic()
+			answer.Topic = topic.Name
+			resp.Topics = append(resp.Topics, answer)
+		}
+	}
 	for i := range request.Topics {
 		topic := kmsg.NewElectLeadersResponseTopic()
 		topic.Topic = request.Topics[i].Topic
@@ -49,6 +56,8 @@ func (h *Handlers) electLeaders(_ context.Context, req *wire.Request) wire.Reply
 func election(img *image.Image, tp kafka.TopicPartition, kind int8) error {
 	partition, ok := img.Partition(tp)
 	switch {
+	case kind != electPreferred && kind != electUnclean:
+		return fmt.Errorf("there is no election of type %d: %w", kind, kafka.InvalidRequest)
 	case !ok:
 		return fmt.Errorf("there is no partition %s: %w", tp, kafka.UnknownTopicOrPartition)
 	case kind == electUnclean && partition.Leader != kafka.NoBroker,

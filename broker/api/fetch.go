@@ -113,7 +113,7 @@ func (c *fetchCall) resolve() {
 		c.partitions = append(c.partitions, replica.FetchPartition{
 			Partition: p, Err: err,
 			Offset: wanted.offset, MaxBytes: int(wanted.maxBytes),
-			CurrentLeaderEpoch: wanted.leaderEpoch, LastFetchedEpoch: wanted.lastFetchedEpoch,
+			CurrentLeaderEpoch: max(wanted.leaderEpoch, kafka.NoLeaderEpoch), LastFetchedEpoch: wanted.lastFetchedEpoch,
 		})
 	}
 }
@@ -133,12 +133,17 @@ func (c *fetchCall) finish() *wire.Response {
 	previous := -1
 	c.session.lock()
 	for i := range results {
+		p := c.partitions[i].Partition
+		if p == nil && c.byID() {
+			results[i].Err = c.session.staleID(c.handlers.options.Replicas, &c.wanted[i], results[i].Err)
+		}
 		if !c.session.changed(&c.wanted[i], &results[i]) {
 			results[i].Release()
 			continue
 		}
 		c.answers = append(c.answers, c.answer(i, &results[i]))
-		if p := c.partitions[i].Partition; p != nil {
+		if p != nil {
+			c.session.note(&c.wanted[i], p)
 			p.CountFetch(&results[i])
 		}
 		c.place(previous, i)
@@ -182,7 +187,7 @@ func (c *fetchCall) answer(i int, result *replica.FetchResult) wire.FetchPartiti
 	if result.Hold != nil {
 		answer.Records.Hold = result.Hold
 	}
-	if c.isolation == replica.ReadCommitted {
+	if c.isolation == replica.ReadCommitted || unknown(answer.ErrorCode) {
 		answer.AbortedTransactions = noneAborted
 	}
 	if result.Diverging != nil {
@@ -199,6 +204,12 @@ func (c *fetchCall) answer(i int, result *replica.FetchResult) wire.FetchPartiti
 		c.handlers.options.Logger.Error("fetch failed", "err", result.Err)
 	}
 	return answer
+}
+
+// unknown tells whether an error says that there is no such partition: its answer is not one of a log, and not null
+// where that of a log would be.
+func unknown(code kafka.Errno) bool {
+	return code == kafka.UnknownTopicOrPartition || code == kafka.UnknownTopicID
 }
 
 // noneAborted is the answer to read_committed until transactions land: an empty list, where null would mean

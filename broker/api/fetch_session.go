@@ -1,6 +1,7 @@
 package api
 
 import (
+	"errors"
 	"math/rand/v2"
 	"sync"
 	"time"
@@ -56,6 +57,7 @@ type sessionKey struct {
 // sessionEntry is a partition of a session, and what its client was last told.
 type sessionEntry struct {
 	wanted         fetchPartition
+	topic          string // the name of a topic that is asked for by id, once it was found
 	highWatermark  int64
 	logStartOffset int64
 	hadRecords     bool // in the answer that is being made
@@ -107,6 +109,27 @@ func (s *fetchSession) changed(wanted *fetchPartition, result *replica.FetchResu
 		entry.highWatermark = untold
 	}
 	return changed
+}
+
+// note remembers the name of a topic that was found by its id. The caller holds the lock.
+func (s *fetchSession) note(wanted *fetchPartition, p *replica.Partition) {
+	if s != nil {
+		wanted.entry.topic = p.TopicPartition().Topic
+	}
+}
+
+// staleID is what to answer where a topic id is not known any more: within a session we know which topic it was, and
+// so whether that is gone or was created again (KIP-516). The caller holds the lock.
+func (s *fetchSession) staleID(replicas *replica.Manager, wanted *fetchPartition, err error) error {
+	if s == nil || wanted.entry.topic == "" || !errors.Is(err, kafka.UnknownTopicID) {
+		return err
+	}
+	if _, err := replicas.Partition(kafka.TopicPartition{
+		Topic: wanted.entry.topic, Partition: wanted.partition,
+	}); err != nil {
+		return err
+	}
+	return kafka.InconsistentTopicID
 }
 
 // rotate moves the partitions that got records behind those that got none: with a small max_bytes nobody starves. The

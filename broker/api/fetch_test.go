@@ -96,7 +96,11 @@ func TestFE02FetchAroundTheEnd(t *testing.T) {
 		if kafka.Errno(got.ErrorCode) != test.want || len(got.batches(t)) != test.batches {
 			t.Errorf("offset %d: %v, %d batches", test.offset, kafka.Errno(got.ErrorCode), len(got.batches(t)))
 		}
-		if got.HighWatermark != 10 || got.LastStableOffset != 10 || got.LogStartOffset != 0 { // FE-01
+		highWatermark, logStart := int64(10), int64(0) // FE-01
+		if test.want != kafka.None {
+			highWatermark, logStart = -1, -1 // as Kafka leaves them with an error
+		}
+		if got.HighWatermark != highWatermark || got.LastStableOffset != highWatermark || got.LogStartOffset != logStart {
 			t.Errorf("offset %d: high watermark %d, last stable offset %d, log start %d", test.offset,
 				got.HighWatermark, got.LastStableOffset, got.LogStartOffset)
 		}
@@ -224,7 +228,7 @@ func TestFetchLeaderEpochs(t *testing.T) {
 		return kafka.Errno(ask[*kmsg.FetchResponse](n, req, 12).Topics[0].Partitions[0].ErrorCode)
 	}
 	for epoch, want := range map[int32]kafka.Errno{
-		-1: 0, 0: kafka.FencedLeaderEpoch, 1: 0, 2: kafka.UnknownLeaderEpoch,
+		-2: 0, -1: 0, 0: kafka.FencedLeaderEpoch, 1: 0, 2: kafka.UnknownLeaderEpoch,
 	} {
 		if got := at(epoch); got != want {
 			t.Errorf("with epoch %d: %v, want %v", epoch, got, want)
@@ -235,6 +239,11 @@ func TestFetchLeaderEpochs(t *testing.T) {
 	got := ask[*kmsg.FetchResponse](n, diverged, 12).Topics[0].Partitions[0]
 	if got.DivergingEpoch.Epoch != 0 || got.DivergingEpoch.EndOffset != 1 {
 		t.Errorf("a reader whose log went on under epoch 0: %+v", got.DivergingEpoch)
+	}
+	diverged.Topics[0].Partitions[0].LastFetchedEpoch = 9
+	got = ask[*kmsg.FetchResponse](n, diverged, 12).Topics[0].Partitions[0]
+	if kafka.Errno(got.ErrorCode) != kafka.OffsetOutOfRange {
+		t.Errorf("a reader of an epoch that never was: %v", kafka.Errno(got.ErrorCode))
 	}
 }
 
@@ -306,11 +315,19 @@ func TestFE13SessionWithATopicThatIsCreatedAgain(t *testing.T) {
 	for _, topic := range ask[*kmsg.FetchResponse](n, req, 13).Topics {
 		got[topic.TopicID] = topic.Partitions[0]
 	}
-	if kafka.Errno(got[old].ErrorCode) != kafka.UnknownTopicID || len(got[old].RecordBatches) != 0 {
+	if kafka.Errno(got[old].ErrorCode) != kafka.InconsistentTopicID || len(got[old].RecordBatches) != 0 {
 		t.Errorf("under the old id: %+v", got[old])
 	}
 	if len(got[again].RecordBatches) == 0 || len(got[n.topic("b").ID].RecordBatches) == 0 {
 		t.Error("the new topic and the other one are not served")
+	}
+	n.deleteTopic("a", 0)
+	gone := fetchRequest("", again, 0)
+	gone.SessionID, gone.SessionEpoch, gone.Topics = session, 2, nil
+	for _, topic := range ask[*kmsg.FetchResponse](n, gone, 13).Topics {
+		if code := kafka.Errno(topic.Partitions[0].ErrorCode); code != kafka.UnknownTopicOrPartition && topic.TopicID != n.topic("b").ID {
+			t.Errorf("a topic that is gone: %v", code)
+		}
 	}
 }
 

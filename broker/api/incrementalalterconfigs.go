@@ -67,9 +67,12 @@ func (h *Handlers) alter(ctx context.Context, request *kmsg.IncrementalAlterConf
 
 func (h *Handlers) alterTopic(asked *kmsg.IncrementalAlterConfigsRequestResource) ([]command.ConfigOp, error) {
 	img := h.options.Metadata.Image()
+	if asked.ResourceName == "" {
+		return nil, fmt.Errorf("the topic to change has no name: %w", kafka.InvalidRequest)
+	}
 	topic, ok := img.Topic(asked.ResourceName)
 	if !ok {
-		return nil, kafka.UnknownTopicOrPartition
+		return nil, unknownTopicError(asked.ResourceName)
 	}
 	ops, err := resolveOps(asked, config.LookupTopic, h.topicValue(img, topic))
 	if err != nil {

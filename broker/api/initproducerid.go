@@ -26,6 +26,9 @@ func (h *Handlers) initProducerID(_ context.Context, req *wire.Request) wire.Rep
 			"transactional_id", *request.TransactionalID, "peer", req.Conn.Remote.String())
 		return now(req, producerIDError(code))
 	}
+	if (request.ProducerID == -1) != (request.ProducerEpoch == -1) {
+		return now(req, producerIDError(kafka.InvalidRequest))
+	}
 	return later(req, func(ctx context.Context) kmsg.Response {
 		ctx, cancel := context.WithTimeout(ctx, metadataTimeout)
 		defer cancel()

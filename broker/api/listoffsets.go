@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"math"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -49,11 +50,29 @@ func (h *Handlers) listAll(ctx context.Context, request *kmsg.ListOffsetsRequest
 	resp := kmsg.NewPtrListOffsetsResponse()
 	for i := range request.Topics {
 		asked := &request.Topics[i]
+		if len(asked.Partitions) == 0 {
+			continue
+		}
 		topic := kmsg.NewListOffsetsResponseTopic()
 		topic.Topic = asked.Topic
+		named := map[int32]int{}
 		for j := range asked.Partitions {
-			topic.Partitions = append(topic.Partitions,
-				h.listOne(ctx, asked.Topic, &asked.Partitions[j], replica.Isolation(request.IsolationLevel)))
+			named[asked.Partitions[j].Partition]++
+		}
+		for j := range asked.Partitions {
+			one := &asked.Partitions[j]
+			switch {
+			case named[one.Partition] < 0:
+				continue // answered, for all its places
+			case named[one.Partition] > 1:
+				named[one.Partition] = -1
+				topic.Partitions = append(topic.Partitions, notListed(one.Partition, kafka.InvalidRequest))
+			case one.Timestamp < 0 && request.Version < specialTimestampFrom(one.Timestamp):
+				topic.Partitions = append(topic.Partitions, notListed(one.Partition, kafka.UnsupportedVersion))
+			default:
+				topic.Partitions = append(topic.Partitions,
+					h.listOne(ctx, asked.Topic, one, replica.Isolation(request.IsolationLevel)))
+			}
 		}
 		resp.Topics = append(resp.Topics, topic)
 	}
@@ -63,9 +82,7 @@ func (h *Handlers) listAll(ctx context.Context, request *kmsg.ListOffsetsRequest
 func (h *Handlers) listOne(ctx context.Context, topic string, asked *kmsg.ListOffsetsRequestTopicPartition,
 	isolation replica.Isolation,
 ) kmsg.ListOffsetsResponseTopicPartition {
-	answer := kmsg.NewListOffsetsResponseTopicPartition()
-	answer.Partition = asked.Partition
-	answer.Offset, answer.Timestamp, answer.LeaderEpoch = -1, -1, -1
+	answer := notListed(asked.Partition, kafka.None)
 	p, err := h.partition(topic, asked.Partition)
 	if err != nil {
 		answer.ErrorCode = int16(kafka.CodeOf(err))
@@ -83,6 +100,31 @@ func (h *Handlers) listOne(ctx context.Context, topic string, asked *kmsg.ListOf
 	}
 	answer.Offset, answer.Timestamp, answer.LeaderEpoch = found.Offset, found.Timestamp, int32(found.Epoch)
 	return answer
+}
+
+// notListed is the answer without an offset.
+func notListed(partition int32, code kafka.Errno) kmsg.ListOffsetsResponseTopicPartition {
+	answer := kmsg.NewListOffsetsResponseTopicPartition()
+	answer.Partition, answer.ErrorCode = partition, int16(code)
+	answer.Offset, answer.Timestamp, answer.LeaderEpoch = -1, -1, -1
+	return answer
+}
+
+// specialTimestampFrom is the version of ListOffsets from which on a timestamp that is no time has a meaning.
+func specialTimestampFrom(timestamp int64) int16 {
+	switch timestamp {
+	case replica.TimestampLatest, replica.TimestampEarliest:
+		return 1
+	case replica.TimestampMax:
+		return 7
+	case replica.TimestampEarliestLocal:
+		return 8
+	case replica.TimestampLatestTiered:
+		return 9
+	case replica.TimestampEarliestPending:
+		return 11
+	}
+	return math.MaxInt16 // in no version
 }
 
 // partition finds a partition by name.

@@ -3,6 +3,7 @@ package api
 import (
 	"context"
 	"net"
+	"slices"
 	"strconv"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -19,6 +20,9 @@ func (h *Handlers) metadata(_ context.Context, req *wire.Request) wire.Reply {
 	request, err := decode(req, kmsg.NewPtrMetadataRequest())
 	if err != nil {
 		return h.malformed(req, err)
+	}
+	if namesIDsTooEarly(request) {
+		return now(req, refusedMetadata(request))
 	}
 	brokers := h.brokers(req.Conn)
 	missing := h.missingTopics(request)
@@ -47,18 +51,67 @@ func (h *Handlers) metadataResponse(request *kmsg.MetadataRequest, brokers []kms
 	resp.ClusterID = &clusterID
 	resp.ControllerID = int32(img.Controller)
 	resp.AuthorizedOperations = authorizedOperationsUnknown
+	if request.IncludeClusterAuthorizedOperations {
+		resp.AuthorizedOperations = allClusterOperations
+	}
 	if asksForAll(request) {
 		for topic := range img.Topics() {
 			resp.Topics = append(resp.Topics, metadataTopic(img, topic))
 		}
-		return resp
+	} else {
+		resp.Topics = h.askedTopics(img, request, failed)
 	}
+	if request.IncludeTopicAuthorizedOperations {
+		for i := range resp.Topics {
+			resp.Topics[i].AuthorizedOperations = allTopicOperations
+		}
+	}
+	return resp
+}
+
+// askedTopics answers for each topic that is asked for, once, however often and by whatever it is named.
+func (h *Handlers) askedTopics(img *image.Image, request *kmsg.MetadataRequest, failed map[string]int16,
+) []kmsg.MetadataResponseTopic {
+	topics := make([]kmsg.MetadataResponseTopic, 0, len(request.Topics))
+	named := make(map[string]bool, len(request.Topics))
 	for i := range request.Topics {
 		answer := h.metadataFor(img, &request.Topics[i])
-		if name := request.Topics[i].Topic; name != nil && answer.ErrorCode != 0 && failed[*name] != 0 {
-			answer.ErrorCode = failed[*name]
+		if name := answer.Topic; name != nil {
+			if named[*name] {
+				continue
+			}
+			named[*name] = true
+			if answer.ErrorCode != 0 && failed[*name] != 0 {
+				answer.ErrorCode = failed[*name]
+			}
 		}
-		resp.Topics = append(resp.Topics, answer)
+		topics = append(topics, answer)
+	}
+	return topics
+}
+
+// metadataByIDFrom is the version from which on topics may be asked for by id; the field is there since v10.
+const metadataByIDFrom = 12
+
+// namesIDsTooEarly tells whether a request asks by id in a version that only has room for it.
+func namesIDsTooEarly(request *kmsg.MetadataRequest) bool {
+	return request.Version < metadataByIDFrom &&
+		slices.ContainsFunc(request.Topics, func(asked kmsg.MetadataRequestTopic) bool {
+			return asked.Topic == nil || !kafka.TopicID(asked.TopicID).IsZero()
+		})
+}
+
+// refusedMetadata is the answer to a request that cannot be served: there is no field for an error of the whole.
+func refusedMetadata(request *kmsg.MetadataRequest) *kmsg.MetadataResponse {
+	resp := kmsg.NewPtrMetadataResponse()
+	resp.ControllerID = int32(kafka.NoBroker)
+	resp.AuthorizedOperations = authorizedOperationsUnknown
+	for i := range request.Topics {
+		name := request.Topics[i].Topic
+		if name == nil {
+			name = new(string) // null came later, too
+		}
+		resp.Topics = append(resp.Topics, unknownTopic(name, request.Topics[i].TopicID, kafka.InvalidRequest))
 	}
 	return resp
 }
@@ -119,6 +172,7 @@ func (h *Handlers) metadataFor(img *image.Image, asked *kmsg.MetadataRequestTopi
 func unknownTopic(name *string, id kafka.TopicID, code kafka.Errno) kmsg.MetadataResponseTopic {
 	topic := kmsg.NewMetadataResponseTopic()
 	topic.Topic, topic.TopicID, topic.ErrorCode = name, id, int16(code)
+	topic.IsInternal = name != nil && (*name == "__consumer_offsets" || *name == "__transaction_state")
 	return topic
 }
 

@@ -21,7 +21,6 @@ func (h *Handlers) alterPartitionAssignments(_ context.Context, req *wire.Reques
 	}
 	img := h.options.Metadata.Image()
 	resp := kmsg.NewPtrAlterPartitionAssignmentsResponse()
-	resp.AllowReplicationFactorChange = request.AllowReplicationFactorChange
 	for i := range request.Topics {
 		topic := kmsg.NewAlterPartitionAssignmentsResponseTopic()
 		topic.Topic = request.Topics[i].Topic
@@ -42,8 +41,7 @@ func reassignment(img *image.Image, topic string, asked *kmsg.AlterPartitionAssi
 		return fmt.Errorf("there is no partition %s: %w", tp, kafka.UnknownTopicOrPartition)
 	}
 	if asked.Replicas == nil {
-		return fmt.Errorf("no reassignment of %s is under way that could be cancelled: %w",
-			tp, kafka.NoReassignmentInProgress)
+		return kafka.NoReassignmentInProgress
 	}
 	if len(asked.Replicas) == 0 {
 		return fmt.Errorf("%s needs at least one replica: %w", tp, kafka.InvalidReplicaAssignment)

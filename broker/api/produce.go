@@ -83,6 +83,9 @@ func (c *produceCall) append(view *wire.ProduceView) {
 		if topic.Name == "" {
 			topic.Name = string(topics.Name())
 		}
+		if count == 0 {
+			continue
+		}
 		topic.Partitions = partitions[:count:count]
 		partitions = partitions[count:]
 		c.response.Topics = append(c.response.Topics, topic)
@@ -127,7 +130,7 @@ func (c *produceCall) fail(answer *wire.ProducePartitionResponse, p *replica.Par
 	c.failed = true
 	code, message := fail(err)
 	answer.ErrorCode = kafka.Errno(code)
-	answer.BaseOffset, answer.LogAppendTime, answer.LogStartOffset = -1, -1, -1
+	answer.BaseOffset, answer.LogAppendTime, answer.LogStartOffset = -1, -1, logStartFor(p, err)
 	if message != nil {
 		answer.ErrorMessage = *message
 	}
@@ -144,6 +147,24 @@ func (c *produceCall) fail(answer *wire.ProducePartitionResponse, p *replica.Par
 	if answer.ErrorCode == kafka.UnknownServerError {
 		c.handlers.options.Logger.Error("produce failed", "err", err)
 	}
+}
+
+// logStartFor is the log start offset that goes with an error: what refuses the records knows it, what comes before does
+// not (as with Kafka, where the former happens inside of the log).
+func logStartFor(p *replica.Partition, err error) int64 {
+	if p == nil || errors.Is(err, record.ErrNotOneBatch) {
+		return -1
+	}
+	switch kafka.CodeOf(err) {
+	case kafka.UnknownTopicOrPartition, kafka.NotLeaderOrFollower, kafka.MessageTooLarge, kafka.RecordListTooLarge,
+		kafka.CorruptMessage, kafka.KafkaStorageError, kafka.UnsupportedCompressionType:
+		return -1
+	}
+	log, err := p.Log()
+	if err != nil {
+		return -1
+	}
+	return log.LogStartOffset()
 }
 
 // finish answers after the commit. A partition whose commit failed loses its offset: what became of its records is

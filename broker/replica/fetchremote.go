@@ -77,7 +77,7 @@ func (f *Fetch) addRemote(results []FetchResult) {
 			continue
 		}
 		if read.err != nil {
-			results[i].Err = read.err
+			results[i] = failed(read.err)
 			continue
 		}
 		size := len(read.result.Data)

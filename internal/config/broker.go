@@ -166,10 +166,13 @@ func internalBrokerSettings() []string {
 	}
 }
 
-// CheckBrokerChange tells whether a broker setting may get a value at run time; nil takes an earlier one back. Its
-// error carries INVALID_REQUEST, as Kafka's does. Only the defaults of topics may change: everything else is read at
-// start.
+// CheckBrokerChange tells whether a broker setting may get a value at run time; nil takes an earlier one back, which
+// is always allowed: of what cannot be set there is nothing to take. Its error carries INVALID_REQUEST, as Kafka's
+// does. Only the defaults of topics may change: everything else is read at start.
 func CheckBrokerChange(name string, value *string) error {
+	if value == nil {
+		return nil
+	}
 	setting, ok := LookupBroker(name)
 	switch {
 	case !ok:
@@ -178,8 +181,6 @@ func CheckBrokerChange(name string, value *string) error {
 		return refused("%s is not a setting of Kafka 4.4: %s", name, setting.Doc)
 	case setting.ReadOnly:
 		return refused("%s cannot be changed while the node runs: set it in the node's configuration and start again", name)
-	case value == nil:
-		return nil
 	}
 	if err := setting.ValidateBroker(*value); err != nil {
 		return refused("%w", err)
