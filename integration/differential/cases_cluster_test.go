@@ -97,6 +97,7 @@ func askTopicsByName(s *script) {
 	s.ask("a topic", req)
 	if s.version >= 4 {
 		s.ask("twice the same", metadataOf(topic, topic))
+		s.ask("twice the same that does not exist", metadataOf(s.topic("none"), s.topic("none")))
 		s.ask("one that does not exist", metadataOf(s.topic("none")))
 		s.ask("one that exists and one that does not", metadataOf(topic, s.topic("none")))
 	}
@@ -141,9 +142,10 @@ func askAutoCreation(s *script) {
 	illegal := metadataOf("a/b")
 	illegal.AllowAutoTopicCreation = true
 	s.ask("an illegal name", illegal)
-	colliding := metadataOf(strings.ReplaceAll(name, "-", "."))
+	s.create("a.b_c")
+	colliding := metadataOf(s.topic("a_b.c"))
 	colliding.AllowAutoTopicCreation = true
-	s.ask("another name", colliding)
+	s.ask("a name that collides", colliding)
 }
 
 func askOperations(s *script) {

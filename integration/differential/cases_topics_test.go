@@ -67,6 +67,8 @@ func askCreateBad(s *script) {
 	for _, partitions := range []int32{0, -2} {
 		s.askCreate(fmt.Sprintf("%d partitions", partitions), false, newTopic(s.topic("p"), partitions, 1))
 	}
+	s.askCreate("as many partitions as one request may add", true, newTopic(s.topic("p"), 10_000, 1))
+	s.askCreate("too many partitions", true, newTopic(s.topic("p"), 10_001, 1))
 	s.askCreate("an internal topic", true, newTopic("__consumer_offsets", 1, 1))
 	s.askCreate("the metadata topic", true, newTopic("__cluster_metadata", 1, 1))
 }
@@ -153,6 +155,9 @@ func askCreateSeveral(s *script) {
 	s.askCreate("the same thrice and another", false, newTopic(s.topic("c"), 1, 1), newTopic(s.topic("d"), 1, 1),
 		newTopic(s.topic("c"), 2, 1), newTopic(s.topic("c"), 3, 1))
 	s.askCreate("two that collide", false, newTopic(s.topic("e.f"), 1, 1), newTopic(s.topic("e_f"), 1, 1))
+	remove := kmsg.NewPtrDeleteTopicsRequest() // what only one of the brokers made
+	remove.TopicNames, remove.TimeoutMillis = []string{s.topic("e_f")}, 10_000
+	quiet[*kmsg.DeleteTopicsResponse](s, remove, 5)
 }
 
 func askDeleteByName(s *script) {
@@ -231,6 +236,8 @@ func askCreatePartitions(s *script) {
 	empty := more(a, 5)
 	empty.Assignment = []kmsg.CreatePartitionsRequestTopicAssignment{}
 	ask("an empty list of assignments", false, empty)
+	ask("as many as one request may add", true, more(a, 10_004))
+	ask("one too many", true, more(a, 10_005))
 	ask("very many", true, more(a, 2_000_000_000))
 	ask("none", false)
 	s.await(a, 4)

@@ -140,7 +140,7 @@ func either(condition bool, yes, no string) string {
 }
 
 // keyFields are the fields that name an element of a list. The first one that a struct has is its key.
-var keyFields = []string{"ApiKey", "Topic", "ResourceName", "Name", "Partition", "NodeID", "ProducerID"}
+var keyFields = []string{"ApiKey", "Topic", "ResourceName", "Name", "Partition", "NodeID", "LastSequence"}
 
 func (p *peer) keyed(list reflect.Value) map[string]reflect.Value {
 	elements := map[string]reflect.Value{}
@@ -173,10 +173,18 @@ func (p *peer) key(element reflect.Value) string {
 		if field.Kind() == reflect.String && field.String() == "" {
 			break
 		}
-		return p.text(name, field)
+		return p.text(name, field) + kindOf(element)
 	}
 	if id := element.FieldByName("TopicID"); id.IsValid() {
-		return p.text("TopicID", id)
+		return strings.TrimPrefix(p.text("TopicID", id), idOf)
+	}
+	return ""
+}
+
+// kindOf tells apart resources that have one name.
+func kindOf(element reflect.Value) string {
+	if kind := element.FieldByName("Type"); kind.IsValid() && element.Type().Name() == "ListConfigResourcesResponseConfigResource" {
+		return fmt.Sprintf(" of type %d", kind.Int())
 	}
 	return ""
 }
@@ -192,15 +200,19 @@ func (p *peer) text(path string, v reflect.Value) string {
 	case "ErrorCode":
 		return codeName(int16(v.Int()))
 	case "Topic", "Name", "ResourceName":
-		return strconv.Quote(plain)[1 : len(strconv.Quote(plain))-1]
+		return shorten(strings.TrimPrefix(plain, p.prefix))
 	case "Host":
 		return either(plain == host, "own", plain)
 	case "Port":
 		return either(plain == port, "own", plain)
 	case "ClusterID", "Dir":
 		return either(plain != "", "some", "none")
-	case "ErrorMessage":
-		return either(plain != "", "some", "none")
+	case "ErrorMessage", "Message":
+		return either(plain != "", "present", "empty")
+	case "Timestamp":
+		return p.relative(v.Int())
+	case "FinalizedFeaturesEpoch":
+		return either(v.Int() >= 0, "some", "none")
 	case "SessionID", "quorum.LeaderEpoch", "quorum.HighWatermark", "quorum.LogEndOffset":
 		return either(v.Int() > 0, "some", plain)
 	case "LogAppendTime", "LastFetchTimestamp", "LastCaughtUpTimestamp", "quorum.LastFetchTimestamp",
@@ -215,6 +227,31 @@ func (p *peer) text(path string, v reflect.Value) string {
 	return fmt.Sprintf("%v", v.Interface())
 }
 
+// relative prints a time as its distance from the start of the script, where all records' times are.
+func (p *peer) relative(timestamp int64) string {
+	const near = 24 * 3_600_000
+	switch delta := timestamp - p.start; {
+	case delta < -near || delta > near:
+		return strconv.FormatInt(timestamp, 10)
+	case p.appendTimes:
+		return "some"
+	default:
+		return fmt.Sprintf("start%+d", delta)
+	}
+}
+
+// shorten keeps what tells names apart.
+func shorten(name string) string {
+	const longest = 60
+	if len(name) <= longest {
+		return name
+	}
+	return name[:longest] + "…"
+}
+
+// idOf comes before the name of a topic where its id stands.
+const idOf = "id of "
+
 // topicOf names the topic of an id.
 func (p *peer) topicOf(id kafka.TopicID) string {
 	if id.IsZero() {
@@ -222,7 +259,7 @@ func (p *peer) topicOf(id kafka.TopicID) string {
 	}
 	for name, known := range p.topics {
 		if known == id {
-			return "id of " + name
+			return idOf + strings.TrimPrefix(name, p.prefix)
 		}
 	}
 	if id == strangerID {

@@ -3,6 +3,7 @@
 package differential
 
 import (
+	"cmp"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -15,8 +16,12 @@ import (
 	"github.com/firnlog/firn/internal/kafka"
 )
 
-// answerTimeout bounds the wait for one answer; a peer that is silent for so long has given none.
-const answerTimeout = 20 * time.Second
+const (
+	// answerTimeout bounds the wait for one answer.
+	answerTimeout = 30 * time.Second
+	// briefTimeout is for requests to which one of the brokers is known to give none.
+	briefTimeout = 2 * time.Second
+)
 
 // maxAnswer bounds what is read of one answer.
 const maxAnswer = 64 << 20
@@ -25,11 +30,15 @@ const maxAnswer = 64 << 20
 type peer struct {
 	name, address string
 	conn          net.Conn
+	timeout       time.Duration // of an answer, if not the usual one
 	correlation   int32
 
+	start       int64  // ms since 1970: of the records of all scripts
+	appendTimes bool   // the broker's clock stamps the records of the script that runs
+	prefix      string // of the names of the topics of the script that runs
 	// topics are the ids of the topics that scripts have made, by name.
 	topics map[string]kafka.TopicID
-	// partitions counts those of the shared topics, by name.
+	// shared are the topics of many scripts that are there already.
 	shared map[string]bool
 }
 
@@ -76,7 +85,7 @@ func (p *peer) send(req kmsg.Request) error {
 		p.conn = conn
 	}
 	p.correlation++
-	if err := p.conn.SetDeadline(time.Now().Add(answerTimeout)); err != nil {
+	if err := p.conn.SetDeadline(time.Now().Add(cmp.Or(p.timeout, answerTimeout))); err != nil {
 		return err
 	}
 	// A peer that has closed the connection shows it to the reader.

@@ -3,6 +3,7 @@
 package differential
 
 import (
+	"errors"
 	"fmt"
 	"time"
 
@@ -19,6 +20,8 @@ type testCase struct {
 	// from and to bound the versions where the case makes sense; to 0 is up to the highest.
 	from, to int16
 	run      func(s *script)
+	// appendTimes says that the broker's clock stamps the records: their times differ.
+	appendTimes bool
 }
 
 // script is one case at one version against one broker. It is run once for each broker, and does the same for both.
@@ -48,6 +51,7 @@ func (s *script) check(err error) {
 // play runs a case against one broker.
 func play(c *testCase, p *peer, version int16, prefix string, start int64) (steps []step, err error) {
 	s := &script{peer: p, version: version, prefix: prefix, start: start}
+	p.prefix, p.start, p.appendTimes = prefix, start, c.appendTimes
 	defer func() {
 		if caught := recover(); caught != nil {
 			failed, ok := caught.(failure)
@@ -73,6 +77,13 @@ func (s *script) askAsIs(name string, req kmsg.Request) kmsg.Response {
 	s.check(err)
 	s.steps = append(s.steps, step{name, answer})
 	return answer.response
+}
+
+// askBriefly is ask for a request to which one of the brokers gives no answer.
+func (s *script) askBriefly(name string, req kmsg.Request) {
+	s.peer.timeout = briefTimeout
+	s.ask(name, req)
+	s.peer.timeout = 0
 }
 
 // silent sends a request that gets no answer when it is well, and asks something else on the same connection: that is
@@ -162,13 +173,13 @@ func (s *script) learn(name string) {
 
 const (
 	awaitTimeout = 10 * time.Second
-	// awaitPause is between two questions whether a new topic serves: nothing tells it.
+	// awaitPause is between two questions whether it has happened.
 	awaitPause = 5 * time.Millisecond
 )
 
 // await waits until all partitions of a topic serve: Kafka names a leader a moment before that leader knows.
 func (s *script) await(name string, partitions int32) {
-	for deadline := time.Now().Add(awaitTimeout); ; {
+	s.poll("topic "+name+" does not serve", func() bool {
 		req := kmsg.NewPtrListOffsetsRequest()
 		req.ReplicaID = -1
 		topic := kmsg.ListOffsetsRequestTopic{Topic: name}
@@ -176,18 +187,21 @@ func (s *script) await(name string, partitions int32) {
 			topic.Partitions = append(topic.Partitions, listPartition(i, -1))
 		}
 		req.Topics = append(req.Topics, topic)
-		resp := quiet[*kmsg.ListOffsetsResponse](s, req, 7)
-		serving := true
-		for _, partition := range resp.Topics[0].Partitions {
-			serving = serving && partition.ErrorCode == 0
+		for _, partition := range quiet[*kmsg.ListOffsetsResponse](s, req, 7).Topics[0].Partitions {
+			if partition.ErrorCode != 0 {
+				return false
+			}
 		}
-		if serving {
-			return
-		}
+		return true
+	})
+}
+
+// poll asks until something has happened that nobody tells.
+func (s *script) poll(late string, happened func() bool) {
+	for deadline := time.Now().Add(awaitTimeout); !happened(); <-time.After(awaitPause) {
 		if time.Now().After(deadline) {
-			s.check(fmt.Errorf("topic %s does not serve", name))
+			s.check(errors.New(late))
 		}
-		<-time.After(awaitPause)
 	}
 }
 
