@@ -51,13 +51,7 @@ func open(options Options) (*DB, error) {
 		return nil, err
 	}
 	if !found {
-		// The first write-ahead log of a new database is in an old format, which does not tell damage from a torn tail
-		// (see wal.go): it stays empty.
-		db, err := openPebble(options, &fatalError{dir: options.Dir, notify: options.OnFatal})
-		if err != nil {
-			return nil, err
-		}
-		if err := db.Close(); err != nil {
+		if err := create(options); err != nil {
 			return nil, err
 		}
 	}
