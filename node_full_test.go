@@ -161,6 +161,7 @@ func TestCR08AWriteThatFindsTheMetadataDiskFullTakesTheBallast(t *testing.T) {
 		if err := n.produce("before"); err != nil {
 			t.Fatal(err)
 		}
+		time.Sleep(2 * time.Second) // the ballast is made when the node has been running for a while
 		if info, err := n.pebble.Stat("data/metadata/ballast"); err != nil || info.Size() != reserve/8 {
 			t.Fatalf("the ballast is %v, %v", info, err)
 		}

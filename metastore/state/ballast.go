@@ -19,6 +19,8 @@ import (
 const BallastBytes = 32 << 20
 
 const (
+	// firstRefill lets the node's first clients have the disk for themselves.
+	firstRefill = time.Second
 	// refillInterval is the time between two looks at the ballast.
 	refillInterval = 10 * time.Second
 	// ballastStep is how much of it is written at once: whoever waits for the disk waits for no more than that.
@@ -66,17 +68,18 @@ func (b *Ballast) release() {
 // Run makes the file, and makes it again whenever it is missing and there is room, until ctx ends. That it cannot be
 // made is no reason to stop: the node must be able to run on a disk that is full already.
 func (b *Ballast) Run(ctx context.Context) error {
-	ticker := time.NewTicker(refillInterval)
-	defer ticker.Stop()
+	timer := time.NewTimer(firstRefill)
+	defer timer.Stop()
 	for {
-		if err := b.Refill(ctx); err != nil && ctx.Err() == nil && !errors.Is(err, syscall.ENOSPC) {
-			b.logger.Warn("the databases have no ballast for a full disk; it will be tried again", "error", err)
-		}
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-ticker.C:
+		case <-timer.C:
 		}
+		if err := b.Refill(ctx); err != nil && ctx.Err() == nil && !errors.Is(err, syscall.ENOSPC) {
+			b.logger.Warn("the databases have no ballast for a full disk; it will be tried again", "error", err)
+		}
+		timer.Reset(refillInterval)
 	}
 }
 

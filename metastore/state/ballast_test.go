@@ -79,6 +79,7 @@ func TestTheBallastIsMadeAsSoonAsThereIsRoom(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error)
 		go func() { done <- ballast.Run(ctx) }()
+		time.Sleep(firstRefill)
 		synctest.Wait()
 		if _, err := mem.Stat("ballast"); !errors.Is(err, fs.ErrNotExist) {
 			t.Errorf("a part of the ballast is left: %v", err)
