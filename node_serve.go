@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"path/filepath"
 	"strconv"
 
 	"github.com/prometheus/client_golang/prometheus/collectors"
@@ -141,6 +142,9 @@ func (n *Node) logDirectories() []api.LogDirectory {
 	var dirs []api.LogDirectory
 	for _, dir := range n.logs.Directories() {
 		described := api.LogDirectory{ID: dir.ID, Path: dir.Path, TotalBytes: -1, UsableBytes: -1}
+		if absolute, err := filepath.Abs(dir.Path); err == nil {
+			described.Path = absolute // as Kafka answers it
+		}
 		if space, err := n.deps.FS.Space(dir.Path); err == nil {
 			described.TotalBytes, described.UsableBytes = space.TotalBytes, space.FreeBytes
 		}
