@@ -14,6 +14,7 @@ import (
 // clusterCases ask about the cluster: versions, brokers, topics.
 func clusterCases() []testCase {
 	return []testCase{
+		{key: wire.KeyDescribeLogDirs, name: "before there are topics", run: askNoLogs},
 		{key: wire.KeyApiVersions, name: "versions", run: askVersions},
 		{key: wire.KeyApiVersions, name: "a version above all", from: 4, run: askVersionAboveAll},
 		{key: wire.KeySASLHandshake, name: "a listener without SASL", run: askSASL},
@@ -28,6 +29,8 @@ func clusterCases() []testCase {
 		{key: wire.KeyDescribeTopicPartitions, name: "pages", run: askTopicPages},
 	}
 }
+
+func askNoLogs(s *script) { s.ask("all", kmsg.NewPtrDescribeLogDirsRequest()) }
 
 func askVersions(s *script) {
 	ask := func(step, name, version string) {

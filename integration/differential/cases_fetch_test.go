@@ -348,6 +348,12 @@ func askAppendTimes(s *script) {
 	s.produce(topic, plain(s.start, 3), plain(s.start, 3))
 	s.askList("before all", topic, 0, listPartition(0, s.start-1000))
 	s.askList("after all", topic, 0, listPartition(0, s.start+3_600_000))
+	s.askList("the largest", topic, 0, listPartition(0, -3))
+	packed := record.PlainProducer()
+	packed.Codec = record.LZ4
+	compressed := s.create("compressed", "message.timestamp.type", "LogAppendTime")
+	s.produce(compressed, build(packed, s.start, 4))
+	s.askList("the largest of a compressed batch", compressed, 0, listPartition(0, -3))
 }
 
 func askListTargets(s *script) {

@@ -280,6 +280,10 @@ func askTopicRules(s *script) {
 	s.askProduce("default bounds: in half an hour", -1, ordinary, plain(s.start+hour/2, 1))
 	s.askProduce("default bounds: in two hours", -1, ordinary, plain(s.start+2*hour, 1))
 	s.askProduce("default bounds: 1970", -1, ordinary, plain(0, 1))
+	insync := s.create("insync", "min.insync.replicas", "2")
+	for _, acks := range []int16{-1, 1} {
+		s.askProduce(fmt.Sprintf("more replicas in sync than there can be, acks %d", acks), acks, insync, plain(s.start, 1))
+	}
 	strict := s.create("strict", "cleanup.policy", "compact", "message.timestamp.before.max.ms", "3600000")
 	both2 := record.NewBuilder(record.PlainProducer())
 	both2.Append(s.start, nil, nil)

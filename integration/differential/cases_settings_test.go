@@ -31,6 +31,10 @@ func settingCases() []testCase {
 const (
 	topicResource  = 2
 	brokerResource = 4
+
+	loggerResource  = 8
+	metricsResource = 16
+	groupResource   = 32
 )
 
 func (s *script) askDescribe(step string, kind kmsg.ConfigResourceType, name string, keys []string,
@@ -161,6 +165,9 @@ func askAlterTopic(s *script) {
 	s.askAlter("a topic that does not exist", topicResource, s.topic("none"), false, change("retention.ms", opSet, "5"))
 	s.askAlter("an illegal name", topicResource, "a/b", false, change("retention.ms", opSet, "5"))
 	s.askAlter("an empty name", topicResource, "", false, change("retention.ms", opSet, "5"))
+	s.askAlter("a logger", loggerResource, "1", true, change("kafka.server", opSet, "DEBUG"))
+	s.askAlter("client metrics", metricsResource, "x", true, change("interval.ms", opSet, "1000"))
+	s.askAlter("a group", groupResource, "x", true, change("consumer.session.timeout.ms", opSet, "50000"))
 	for _, kind := range []kmsg.ConfigResourceType{0, 1, 3, 99} {
 		s.askAlter(fmt.Sprintf("type %d", kind), kind, "x", true, change("retention.ms", opSet, "5"))
 	}

@@ -21,7 +21,7 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func cases() []testCase {
-	return slices.Concat(clusterCases(), topicCases(), produceCases(), fetchCases(), settingCases())
+	return slices.Concat(clusterCases(), topicCases(), produceCases(), fetchCases(), settingCases(), malformedCases())
 }
 
 // TestAnswersAreThoseOfApacheKafka plays the script with both brokers and holds what differs against the table.

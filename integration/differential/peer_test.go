@@ -52,7 +52,12 @@ var formatter = kmsg.NewRequestFormatter(kmsg.FormatterClientID("differential"))
 
 // ask sends one request and reads its answer, on a new connection if the last one was closed.
 func (p *peer) ask(req kmsg.Request) (outcome, error) {
-	if err := p.send(req); err != nil {
+	return p.askChanged(req, func(frame []byte) []byte { return frame })
+}
+
+// askChanged is ask with a frame, without its size, that is changed before it is sent.
+func (p *peer) askChanged(req kmsg.Request, change func(frame []byte) []byte) (outcome, error) {
+	if err := p.send(req, change); err != nil {
 		return outcome{}, err
 	}
 	frame, err := p.read()
@@ -76,7 +81,7 @@ func (p *peer) ask(req kmsg.Request) (outcome, error) {
 
 const keyApiVersions = 18 //nolint:revive // Kafka's word
 
-func (p *peer) send(req kmsg.Request) error {
+func (p *peer) send(req kmsg.Request, change func(frame []byte) []byte) error {
 	if p.conn == nil {
 		conn, err := net.DialTimeout("tcp", p.address, answerTimeout)
 		if err != nil {
@@ -89,7 +94,8 @@ func (p *peer) send(req kmsg.Request) error {
 		return err
 	}
 	// A peer that has closed the connection shows it to the reader.
-	_, _ = p.conn.Write(formatter.AppendRequest(nil, req, p.correlation))
+	frame := change(formatter.AppendRequest(nil, req, p.correlation)[4:])
+	_, _ = p.conn.Write(append(binary.BigEndian.AppendUint32(nil, uint32(len(frame))), frame...))
 	return nil
 }
 

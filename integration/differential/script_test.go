@@ -39,6 +39,8 @@ type step struct {
 	outcome outcome
 }
 
+func newStep(name string, answer outcome) step { return step{name, answer} }
+
 // failure ends a script whose own preparations failed.
 type failure struct{ err error }
 
@@ -90,7 +92,7 @@ func (s *script) askBriefly(name string, req kmsg.Request) {
 // answered unless the broker closed the connection.
 func (s *script) silent(name string, req kmsg.Request) {
 	req.SetVersion(s.version)
-	s.check(s.peer.send(req))
+	s.check(s.peer.send(req, func(frame []byte) []byte { return frame }))
 	probe := kmsg.NewPtrApiVersionsRequest()
 	answer, err := s.peer.ask(probe)
 	s.check(err)
