@@ -87,6 +87,8 @@ type Node struct {
 	stop    sync.Once
 	stopErr error
 
+	directoryFailed chan struct{} // a token when a log directory has failed
+
 	failed chan struct{} // closed when a part has failed
 	fail   sync.Once
 	cause  error // why, to be read after failed
@@ -112,7 +114,10 @@ func Start(ctx context.Context, cfg Config, deps Dependencies) (*Node, error) {
 		return nil, err
 	}
 	deps = deps.withDefaults()
-	n := &Node{config: cfg, deps: deps, logger: deps.Logger, failed: make(chan struct{})}
+	n := &Node{
+		config: cfg, deps: deps, logger: deps.Logger,
+		directoryFailed: make(chan struct{}, 1), failed: make(chan struct{}),
+	}
 	begun := time.Now()
 	for _, step := range []func(context.Context) error{
 		n.openMetadata, n.openLogs, n.openTier, n.openReplicas, n.openServers,

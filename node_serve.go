@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net"
 	"path/filepath"
-	"strconv"
 
 	"github.com/prometheus/client_golang/prometheus/collectors"
 
@@ -66,6 +65,10 @@ func (n *Node) storageEvents() *storage.Events {
 			if n.replicas != nil {
 				n.replicas.WakeAll()
 			}
+			select {
+			case n.directoryFailed <- struct{}{}:
+			default: // it will be seen together with the one before
+			}
 		},
 	}
 }
@@ -108,7 +111,7 @@ func (n *Node) openServers(ctx context.Context) error {
 		return errors.Join(fmt.Errorf("firn.http.listener: %w", err), n.server.Close())
 	}
 	n.httpAddress = httpListener.Addr().String()
-	if err := n.register(ctx, addresses); err != nil {
+	if err := n.register(ctx, n.endpoints(addresses)); err != nil {
 		return errors.Join(err, n.server.Close(), httpListener.Close())
 	}
 	n.deps.Registry.MustRegister(collectors.NewGoCollector(),
@@ -141,7 +144,7 @@ func (n *Node) apiOptions() api.Options {
 func (n *Node) logDirectories() []api.LogDirectory {
 	var dirs []api.LogDirectory
 	for _, dir := range n.logs.Directories() {
-		described := api.LogDirectory{ID: dir.ID, Path: dir.Path, TotalBytes: -1, UsableBytes: -1}
+		described := api.LogDirectory{ID: dir.ID, Path: dir.Path, Err: dir.Err, TotalBytes: -1, UsableBytes: -1}
 		if absolute, err := filepath.Abs(dir.Path); err == nil {
 			described.Path = absolute // as Kafka answers it
 		}
@@ -170,37 +173,6 @@ func (n *Node) producerIDBlock(ctx context.Context) (first, end int64, err error
 	}
 	block := result.(command.ProducerIDBlock)
 	return block.First, block.End, nil
-}
-
-// endpointOf is what clients of a listener are told. Where nothing is advertised the host stays empty: each client is
-// told the address that it has reached.
-func endpointOf(listener Listener, listening net.Addr) command.Endpoint {
-	endpoint := command.Endpoint{Name: listener.Name, Protocol: plaintext}
-	if advertised := listener.Advertised; advertised != nil {
-		endpoint.Host, endpoint.Port = advertised.Host, advertised.Port
-	} else if _, port, err := net.SplitHostPort(listening.String()); err == nil {
-		number, _ := strconv.ParseInt(port, 10, 32)
-		endpoint.Port = int32(number)
-	}
-	return endpoint
-}
-
-// register makes the broker known, with the addresses that clients shall use.
-func (n *Node) register(ctx context.Context, listening []net.Addr) error {
-	registration := command.RegisterBroker{ID: n.config.NodeID, Incarnation: newID()}
-	for i, listener := range n.config.Listeners {
-		registration.Listeners = append(registration.Listeners, endpointOf(listener, listening[i]))
-	}
-	if n.config.Rack != "" {
-		registration.Rack = &n.config.Rack
-	}
-	for _, dir := range n.logs.Directories() {
-		registration.Directories = append(registration.Directories, dir.ID)
-	}
-	if _, err := n.meta.Propose(ctx, registration); err != nil {
-		return fmt.Errorf("register the broker: %w", err)
-	}
-	return nil
 }
 
 // logConfig is what the log of a topic's partitions needs of its settings.

@@ -41,6 +41,9 @@ func (l *Log) Append(batch record.Batch, summary record.Summary, opts AppendOpti
 	rolled := l.takeRolled()
 	l.mu.Unlock()
 	l.reportRolled(rolled)
+	if err != nil {
+		return info, l.dir.judge(err)
+	}
 	if flushNow {
 		err = l.Flush() // as in Kafka, flush.messages makes the producer wait
 	}

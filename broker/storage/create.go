@@ -70,7 +70,9 @@ func (m *Manager) Create(tp kafka.TopicPartition, id kafka.TopicID, config Confi
 	defer done()
 
 	l = m.newLog(dir, tp, id, config)
-	err = l.create()
+	if err = l.create(); err != nil {
+		err = dir.judge(err)
+	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if err != nil {

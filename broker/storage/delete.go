@@ -25,7 +25,7 @@ func (m *Manager) Delete(tp kafka.TopicPartition) error {
 	m.mu.Unlock()
 	defer done()
 	if isOpen {
-		return m.deleteLog(l)
+		return l.dir.judge(m.deleteLog(l))
 	}
 	return m.deleteOffline(offline)
 }

@@ -8,6 +8,7 @@ import (
 	"path"
 	"sync"
 	"sync/atomic"
+	"syscall"
 
 	"github.com/firnlog/firn/internal/kafka"
 	"github.com/firnlog/firn/internal/vfs"
@@ -49,6 +50,15 @@ func (d *directory) fail(err error) error {
 		if d.env.events.DirectoryFailed != nil {
 			d.env.events.DirectoryFailed(d.path, err)
 		}
+	}
+	return err
+}
+
+// judge takes the directory offline if an error says that its disk has failed. A full disk, or a lack of descriptors, is
+// no such error: it passes.
+func (d *directory) judge(err error) error {
+	if errors.Is(err, syscall.EIO) || errors.Is(err, syscall.EROFS) {
+		return d.fail(err)
 	}
 	return err
 }
@@ -122,13 +132,18 @@ func openDirectory(env *environment, wanted Directory, owner Owner) (*directory,
 		_ = dir.fail(err) // remembered there
 		return dir, nil
 	}
+	var failure *fs.PathError
 	lock, err := env.fs.Lock(path.Join(wanted.Path, lockFileName))
-	if err != nil {
+	switch {
+	case err == nil:
+	case errors.As(err, &failure) && !errors.Is(err, vfs.ErrLocked):
+		_ = dir.fail(err) // remembered there
+		return dir, nil
+	default:
 		return nil, fmt.Errorf("lock log directory %s, which another process may be using: %w", wanted.Path, err)
 	}
 	dir.lock = lock
 	dir.id, err = ClaimDirectory(env.fs, wanted, owner)
-	var failure *fs.PathError
 	if errors.As(err, &failure) {
 		_ = dir.fail(err) // remembered there
 		return dir, nil

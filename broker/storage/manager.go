@@ -170,11 +170,17 @@ func newEnvironment(opts ManagerOptions) (*environment, error) {
 	return env, nil
 }
 
-// Directories are the log directories with their ids.
-func (m *Manager) Directories() []Directory {
-	dirs := make([]Directory, 0, len(m.dirs))
+// DirectoryState is a log directory, and why it does not serve.
+type DirectoryState struct {
+	Directory
+	Err error
+}
+
+// Directories are the log directories with their ids. The id of one that never served is zero.
+func (m *Manager) Directories() []DirectoryState {
+	dirs := make([]DirectoryState, 0, len(m.dirs))
 	for _, dir := range m.dirs {
-		dirs = append(dirs, Directory{Path: dir.path, ID: dir.id})
+		dirs = append(dirs, DirectoryState{Directory: Directory{Path: dir.path, ID: dir.id}, Err: dir.err()})
 	}
 	return dirs
 }

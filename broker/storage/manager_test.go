@@ -484,7 +484,7 @@ func TestLogIsMadeInTheDirectoryItBelongsToOrNotAtAll(t *testing.T) {
 		t.Fatal(err)
 	}
 	dirs := m.Directories()
-	for i, want := range []Directory{dirs[1], dirs[1], dirs[0]} {
+	for i, want := range []DirectoryState{dirs[1], dirs[1], dirs[0]} {
 		tp := kafka.TopicPartition{Topic: "t", Partition: int32(i)}
 		if l, err := m.Create(tp, testID, Config{}, want.ID); err != nil || l.Dir() != want.Path {
 			t.Errorf("%s: %v, %v", tp, l, err)
