@@ -130,8 +130,8 @@ func Start(ctx context.Context, cfg Config, deps Dependencies) (*Node, error) {
 		n.run("ballast", n.ballast.Run) // only now, so that nobody has to wait for it
 	}
 	n.ready.Store(true)
-	n.logger.Info("broker is ready", "node", n.config.NodeID, "kafka", strings.Join(n.addresses, ","), "http", n.httpAddress,
-		"took", time.Since(begun).Round(time.Millisecond))
+	n.logger.Info("broker is ready", "node", n.config.NodeID, "kafka", strings.Join(n.addresses, ","),
+		"http", n.httpAddress, "took", time.Since(begun).Round(time.Millisecond))
 	return n, nil
 }
 

@@ -457,20 +457,6 @@ func (b *broker) keys() []string {
 	return keys
 }
 
-// count counts the calls of one operation since the last count.
-func (b *broker) count(operation objectstore.Operation) int {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	n := 0
-	for _, call := range b.calls {
-		if call == string(operation) {
-			n++
-		}
-	}
-	b.calls = nil
-	return n
-}
-
 // metric reads a metric, summed up over its labels.
 func (b *broker) metric(name string) float64 {
 	b.t.Helper()

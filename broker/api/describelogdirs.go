@@ -50,7 +50,9 @@ func (h *Handlers) describeLogDirs(_ context.Context, req *wire.Request) wire.Re
 }
 
 // sizes lists the local size of the wanted partitions in a directory, by topic and partition.
-func (h *Handlers) sizes(dir kafka.UUID, wanted func(kafka.TopicPartition) bool) []kmsg.DescribeLogDirsResponseDirTopic {
+func (h *Handlers) sizes(
+	dir kafka.UUID, wanted func(kafka.TopicPartition) bool,
+) []kmsg.DescribeLogDirsResponseDirTopic {
 	partitions := h.options.Replicas.Partitions()
 	slices.SortFunc(partitions, func(a, b *replica.Partition) int {
 		x, y := a.TopicPartition(), b.TopicPartition()

@@ -111,8 +111,9 @@ func (m *Manager) open(fresh []opening) {
 	for i := range fresh {
 		logs[i] = fresh[i].log
 	}
-	for i, created := range m.options.Logs.CreateAll(logs) {
-		p := fresh[i].partition
+	results := m.options.Logs.CreateAll(logs)
+	for i := range fresh {
+		p, created := fresh[i].partition, results[i]
 		if created.Err != nil {
 			p.fault = fmt.Errorf("%s is not served: %w", p.topicPartition, created.Err)
 			m.options.Logger.Error("partition is not served", "partition", p.topicPartition.String(), "err", created.Err)

@@ -81,7 +81,7 @@ func newCollector(m *Manager, maxPartitions int) *collector {
 		leaders:         broker("leadercount", "Partitions that this broker leads."),
 		offline:         broker("offlinereplicacount", "Replicas on this broker whose log cannot be used."),
 		underReplicated: broker("underreplicatedpartitions", "Led partitions with replicas that are not in sync."),
-		underMinISR:     broker("underminisrpartitioncount", "Led partitions with fewer replicas in sync than acks=all needs."),
+		underMinISR:     broker("underminisrpartitioncount", "Led partitions with too few replicas in sync for acks=all."),
 		logSize:         log("size", "Bytes of the local log."),
 		logStart:        log("logstartoffset", "Log start offset."),
 		logEnd:          log("logendoffset", "Log end offset."),

@@ -64,7 +64,8 @@ func (l *Log) Read(req ReadRequest) (ReadResult, error) {
 // hasNothingAt tells, without the lock, that a reader has read everything: consumers that poll thousands of quiet
 // partitions ask for little else.
 func (l *Log) hasNothingAt(offset, upTo int64) bool {
-	return offset >= upTo && offset >= l.logStart.Load() && offset <= l.endOffset.Load() && l.Err() == nil && !l.retired.Load()
+	return offset >= upTo && offset >= l.logStart.Load() && offset <= l.endOffset.Load() &&
+		l.Err() == nil && !l.retired.Load()
 }
 
 // segmentView is what a reader knows of a segment once it has let go of the lock: what was in it then.

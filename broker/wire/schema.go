@@ -152,9 +152,9 @@ var layouts = map[int16][]field{
 		),
 		fixed(sizeBool),
 	},
-	KeyDescribeLogDirs: {topicsWithPartitions(unsafe.Sizeof(kmsg.DescribeLogDirsRequestTopic{})).orNull(0)},
+	KeyDescribeLogDirs: {topicsWithPartitions().orNull(0)},
 	KeyElectLeaders: {
-		fixed(sizeInt8).since(1), topicsWithPartitions(unsafe.Sizeof(kmsg.ElectLeadersRequestTopic{})).orNull(0),
+		fixed(sizeInt8).since(1), topicsWithPartitions().orNull(0),
 		fixed(sizeInt32),
 	},
 	KeyAlterPartitionAssignments: {
@@ -166,14 +166,14 @@ var layouts = map[int16][]field{
 	},
 	KeyListPartitionReassignments: {
 		fixed(sizeInt32),
-		topicsWithPartitions(unsafe.Sizeof(kmsg.ListPartitionReassignmentsRequestTopic{})).orNull(0),
+		topicsWithPartitions().orNull(0),
 	},
 	KeyDescribeQuorum: {
 		array(unsafe.Sizeof(kmsg.DescribeQuorumRequestTopic{}), str(),
 			array(unsafe.Sizeof(kmsg.DescribeQuorumRequestTopicPartition{}), fixed(sizeInt32)),
 		),
 	},
-	KeyDescribeProducers:   {topicsWithPartitions(unsafe.Sizeof(kmsg.DescribeProducersRequestTopic{}))},
+	KeyDescribeProducers:   {topicsWithPartitions()},
 	KeyUnregisterBroker:    {fixed(sizeInt32)},
 	KeyListConfigResources: {plainArray(sizeInt8, fixed(sizeInt8)).since(1)},
 	KeyDescribeTopicPartitions: {
@@ -182,8 +182,11 @@ var layouts = map[int16][]field{
 	},
 }
 
-// topicsWithPartitions is the most frequent list: names of topics, and for each the numbers of partitions.
-func topicsWithPartitions(memory uintptr) field { return array(memory, str(), int32Array()) }
+// topicsWithPartitions is the most frequent list: names of topics, and for each the numbers of partitions. kmsg has a
+// type of its own for each API that has it, all of them alike.
+func topicsWithPartitions() field {
+	return array(unsafe.Sizeof(kmsg.DescribeLogDirsRequestTopic{}), str(), int32Array())
+}
 
 func fetchLayout() []field {
 	partition := array(unsafe.Sizeof(kmsg.FetchRequestTopicPartition{}),
