@@ -49,7 +49,7 @@ const metadataVersion = 29
 func features() ([]kmsg.ApiVersionsResponseSupportedFeature, []kmsg.ApiVersionsResponseFinalizedFeature) {
 	supported, finalized := kmsg.NewApiVersionsResponseSupportedFeature(), kmsg.NewApiVersionsResponseFinalizedFeature()
 	supported.Name, supported.MinVersion, supported.MaxVersion = "metadata.version", metadataVersion, metadataVersion
-	finalized.Name, finalized.MinVersionLevel, finalized.MaxVersionLevel = "metadata.version", metadataVersion, metadataVersion
+	finalized.Name, finalized.MinVersionLevel, finalized.MaxVersionLevel = supported.Name, metadataVersion, metadataVersion
 	return []kmsg.ApiVersionsResponseSupportedFeature{supported}, []kmsg.ApiVersionsResponseFinalizedFeature{finalized}
 }
 

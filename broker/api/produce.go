@@ -149,8 +149,8 @@ func (c *produceCall) fail(answer *wire.ProducePartitionResponse, p *replica.Par
 	}
 }
 
-// logStartFor is the log start offset that goes with an error: what refuses the records knows it, what comes before does
-// not (as with Kafka, where the former happens inside of the log).
+// logStartFor is the log start offset that goes with an error: what refuses the records knows it, what comes before
+// does not (as with Kafka, where the former happens inside of the log).
 func logStartFor(p *replica.Partition, err error) int64 {
 	if p == nil || errors.Is(err, record.ErrNotOneBatch) {
 		return -1

@@ -86,7 +86,7 @@ func TestDifferencesAreInTheProtocolPage(t *testing.T) {
 	want := differencesTable()
 	if *rewrite {
 		page = bytes.Join([][]byte{before, []byte(tableBegin), []byte(want), []byte(tableEnd), after}, nil)
-		if err := os.WriteFile(protocolPage, page, 0o644); err != nil { //nolint:gosec // a page of the repository
+		if err := os.WriteFile(protocolPage, page, 0o644); err != nil {
 			t.Fatal(err)
 		}
 		return

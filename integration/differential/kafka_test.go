@@ -54,7 +54,7 @@ func startKafka(t *testing.T) *peer {
 			"-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto", "-Xmx768m",
 			"-cp", filepath.Join(folder, "*"),
 		}
-		return exec.CommandContext(ctx, "java", append(flags, arguments...)...) //nolint:gosec // the test's own arguments
+		return exec.CommandContext(ctx, "java", append(flags, arguments...)...)
 	}
 	format := java(t.Context(), "kafka.tools.StorageTool", "format", "-t", kafkaClusterID, "-c", properties)
 	if output, err := format.CombinedOutput(); err != nil {

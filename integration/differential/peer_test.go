@@ -79,7 +79,7 @@ func (p *peer) askChanged(req kmsg.Request, change func(frame []byte) []byte) (o
 	return outcome{response: resp}, nil
 }
 
-const keyApiVersions = 18 //nolint:revive // Kafka's word
+const keyApiVersions = 18
 
 func (p *peer) send(req kmsg.Request, change func(frame []byte) []byte) error {
 	if p.conn == nil {
