@@ -111,9 +111,9 @@ func (m *Manager) open(fresh []opening) {
 	for i := range fresh {
 		logs[i] = fresh[i].log
 	}
-	results := m.options.Logs.CreateAll(logs)
-	for i := range fresh {
-		p, created := fresh[i].partition, results[i]
+	for i, created := range m.options.Logs.CreateAll(logs) {
+		one := &fresh[i] //nolint:gosec // one result for each log, in their order
+		p := one.partition
 		if created.Err != nil {
 			p.fault = fmt.Errorf("%s is not served: %w", p.topicPartition, created.Err)
 			m.options.Logger.Error("partition is not served", "partition", p.topicPartition.String(), "err", created.Err)
@@ -121,7 +121,7 @@ func (m *Manager) open(fresh []opening) {
 			p.log = created.Log
 			p.log.OnFlush(func(int64) { p.advance() })
 		}
-		p.apply(fresh[i].spec, fresh[i].config)
+		p.apply(one.spec, one.config)
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -54,8 +54,8 @@ func (d *directory) fail(err error) error {
 	return err
 }
 
-// judge takes the directory offline if an error says that its disk has failed. A full disk, or a lack of descriptors, is
-// no such error: it passes.
+// judge takes the directory offline if an error says that its disk has failed. A full disk, or a lack of descriptors,
+// is no such error: it passes.
 func (d *directory) judge(err error) error {
 	if errors.Is(err, syscall.EIO) || errors.Is(err, syscall.EROFS) {
 		return d.fail(err)
