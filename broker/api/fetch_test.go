@@ -350,6 +350,9 @@ func TestFetchSessionsAreBounded(t *testing.T) {
 }
 
 func TestFetchAllocations(t *testing.T) {
+	if underRace {
+		t.Skip("allocations are counted without the race detector")
+	}
 	n := newTestNodeWith(t, nil, storage.FlushOS)
 	id := n.createTopic("a", 16)
 	offsets := make([]int64, 16)

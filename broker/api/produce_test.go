@@ -211,6 +211,9 @@ func TestMalformedBodiesCloseTheConnection(t *testing.T) {
 
 // TestProduceAllocations runs without group commit: flushes in the background would be counted, too.
 func TestProduceAllocations(t *testing.T) {
+	if underRace {
+		t.Skip("allocations are counted without the race detector")
+	}
 	n := newTestNodeWith(t, nil, storage.FlushOS)
 	n.createTopic("a", 16)
 	for _, partitions := range []int32{1, 16} {
