@@ -81,21 +81,16 @@ func (n *Node) dial(t testing.TB) *raw {
 	return &raw{Conn: conn}
 }
 
-// exchange sends a request and waits for its answer, whose size it returns.
-func (r *raw) exchange(request []byte) (int, error) {
+// exchange sends a request and waits for its answer.
+func (r *raw) exchange(request []byte) error {
 	if _, err := r.Write(request); err != nil {
-		return 0, err
+		return err
 	}
-	return r.answer()
-}
-
-func (r *raw) answer() (int, error) {
 	if _, err := io.ReadFull(r, r.header[:]); err != nil {
-		return 0, err
+		return err
 	}
-	size := int64(binary.BigEndian.Uint32(r.header[:]))
-	_, err := io.CopyN(io.Discard, r, size)
-	return int(size), err
+	_, err := io.CopyN(io.Discard, r, int64(binary.BigEndian.Uint32(r.header[:])))
+	return err
 }
 
 func encode(request kmsg.Request) []byte {
@@ -137,7 +132,8 @@ func encodedFetch(topic string, partition int32, offset int64, maxWait time.Dura
 	return encode(request)
 }
 
-// steady produces with a client of its own as long as body runs, one record every pause, and returns how long each took.
+// steady produces with a client of its own as long as body runs, one record every pause, and returns how long each
+// took.
 func (n *Node) steady(topic string, pause time.Duration, body func()) (latencies []time.Duration) {
 	n.t.Helper()
 	client := n.Client(kgo.DefaultProduceTopic(topic), kgo.ProducerLinger(0))

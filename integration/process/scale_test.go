@@ -49,7 +49,7 @@ func TestTenThousandIdleAndAThousandActiveConnectionsNeedFewThreads(t *testing.T
 	before := node.resident()
 	versions := encodedApiVersions()
 	for range idle {
-		if _, err := node.dial(t).exchange(versions); err != nil {
+		if err := node.dial(t).exchange(versions); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -71,7 +71,7 @@ func TestTenThousandIdleAndAThousandActiveConnectionsNeedFewThreads(t *testing.T
 		}
 		workers.Go(func() {
 			for !stop.Load() {
-				if _, err := conn.exchange(request); err != nil {
+				if err := conn.exchange(request); err != nil {
 					t.Errorf("an active connection: %v", err)
 					return
 				}
@@ -156,7 +156,7 @@ func TestAThousandHostileConnectionsCostNothingAndHarmNobody(t *testing.T) {
 	node.CreateTopic("beside", 1)
 	filler := node.dial(t)
 	for range 30 { // something to fetch
-		if _, err := filler.exchange(encodedProduce("t", 0, 500<<10)); err != nil {
+		if err := filler.exchange(encodedProduce("t", 0, 500<<10)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -206,7 +206,7 @@ func TestAFetchLoopWithoutWaitDoesNotStarveOthers(t *testing.T) {
 	beside := node.steady("beside", 5*time.Millisecond, func() {
 		fetch := encodedFetch("empty", 0, 0, 0)
 		for end := time.Now().Add(3 * time.Second); time.Now().Before(end); loops++ {
-			if _, err := conn.exchange(fetch); err != nil {
+			if err := conn.exchange(fetch); err != nil {
 				t.Fatal(err)
 			}
 		}
