@@ -350,7 +350,7 @@ func TestFetchSessionsAreBounded(t *testing.T) {
 }
 
 func TestFetchAllocations(t *testing.T) {
-	if underRace {
+	if raceEnabled {
 		t.Skip("allocations are counted without the race detector")
 	}
 	n := newTestNodeWith(t, nil, storage.FlushOS)

@@ -211,7 +211,7 @@ func TestMalformedBodiesCloseTheConnection(t *testing.T) {
 
 // TestProduceAllocations runs without group commit: flushes in the background would be counted, too.
 func TestProduceAllocations(t *testing.T) {
-	if underRace {
+	if raceEnabled {
 		t.Skip("allocations are counted without the race detector")
 	}
 	n := newTestNodeWith(t, nil, storage.FlushOS)

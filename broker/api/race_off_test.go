@@ -2,4 +2,4 @@
 
 package api
 
-const underRace = false
+const raceEnabled = false

@@ -2,5 +2,5 @@
 
 package api
 
-// underRace: the race detector makes pools forget and so adds allocations that are not ours to count.
-const underRace = true
+// raceEnabled: the race detector makes pools forget and so adds allocations that are not ours to count.
+const raceEnabled = true
