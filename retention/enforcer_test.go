@@ -134,6 +134,7 @@ func TestEnforcerRunsByTimeAndWhenWoken(t *testing.T) {
 		done := make(chan error, 1)
 		go func() { done <- enforcer.Run(ctx) }()
 		time.Sleep(2*time.Minute + time.Second)
+		synctest.Wait()
 		if visited["a"] != 2 || visited["b"] != 2 {
 			t.Errorf("after two intervals: %v", visited)
 		}
