@@ -43,7 +43,7 @@ func (c *fetchCalls) get() *fetchCall {
 
 // put empties the call, so that it keeps neither partitions nor records alive, and keeps its slices.
 func (c *fetchCalls) put(call *fetchCall) {
-	const maxKept = 4096 // partitions: a call that once served more is not worth its memory
+	const maxKept = 16384 // partitions: a call that once served more is not worth its memory
 	if cap(call.wanted) > maxKept {
 		return
 	}
