@@ -37,6 +37,9 @@ type Fetch struct {
 	// hold no records, so that they can be the answer if nobody calls for another look.
 	looked  bool
 	nothing bool
+	// deadline is when the wait is over. What comes at that very moment is for the client's next fetch: a look at
+	// thousands of partitions only to find that the time is over would be the greater part of what their polling costs.
+	deadline time.Time
 
 	mu     sync.Mutex          // guards remote and its values
 	remote map[int]*remoteRead // by index of the partition
@@ -74,7 +77,7 @@ func (m *Manager) Fetch(ctx context.Context, params FetchParams, partitions []Fe
 	}
 	releaseAll(f.results)
 	f.done = make(chan struct{})
-	f.looked = true
+	f.looked, f.deadline = true, time.Now().Add(wait)
 	f.nothing = f.nothing && len(f.flush) == 0 // once that is flushed there is something
 	f.watch(wait)
 	return f
@@ -189,6 +192,9 @@ func (f *Fetch) satisfied() bool {
 	}
 	if f.looked {
 		f.looked = false // the one after this comes when nothing can be missed any more
+		return false
+	}
+	if f.nothing && !time.Now().Before(f.deadline) {
 		return false
 	}
 	f.readLocal()
