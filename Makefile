@@ -41,7 +41,7 @@ test: ## unit, golden, data-driven, property and in-process cluster tests; needs
 
 .PHONY: integration
 integration: build versitygw ## the built binary, an S3 server and other people's clients; FIRN_CI=1 fails where one is missing
-	$(GO) test -tags integration -count=1 -timeout 20m ./integration/...
+	CGO_ENABLED=0 $(GO) test -tags integration -count=1 -timeout 20m ./integration/...
 
 .PHONY: race
 race: ## the tests under the race detector (RACE=packages); needs a C compiler
@@ -57,7 +57,7 @@ fuzz: ## every fuzz target for FUZZTIME
 	@for package in $$(git grep -lE '^func Fuzz' -- '*_test.go' | xargs -n 1 dirname | sort -u); do \
 	  for target in $$($(GO) test -list '^Fuzz' ./$$package | grep '^Fuzz'); do \
 	    echo "fuzz $$package $$target"; \
-	    $(GO) test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) ./$$package; \
+	    CGO_ENABLED=0 $(GO) test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) ./$$package; \
 	  done; \
 	done
 
