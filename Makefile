@@ -25,6 +25,7 @@ RACE_CI := . ./broker/api ./broker/purgatory ./broker/replica ./broker/server ./
 # The integration tests are told where everything is.
 export FIRN_BIN ?= $(BIN)/firn
 export FIRN_VERSITYGW ?= $(BIN)/tools/versitygw
+export FIRN_GOPEERS ?= $(BIN)/tools/gopeers
 export FIRN_PYTHON ?= $(CACHE)/python/bin/python
 export FIRN_KAFKA_LIB ?= $(CACHE)/kafka
 
@@ -41,7 +42,7 @@ test: ## unit, golden, data-driven, property and in-process cluster tests; needs
 	$(GO) test ./...
 
 .PHONY: integration
-integration: build versitygw ## the built binary, an S3 server and other people's clients; FIRN_CI=1 fails where one is missing
+integration: build versitygw gopeers ## the built binary, an S3 server and other people's clients; FIRN_CI=1 fails where one is missing
 	CGO_ENABLED=0 $(GO) test -tags integration -count=1 -timeout 20m ./integration/...
 
 .PHONY: race
@@ -94,6 +95,15 @@ versitygw: $(BIN)/tools/versitygw ## the S3 server of the tests
 
 $(BIN)/tools/versitygw: integration/tools/go.mod integration/tools/go.sum
 	$(GO) -C integration/tools build -o $@ github.com/versity/versitygw/cmd/versitygw
+	@touch $@
+
+GOPEERS := integration/clients/gopeers
+
+.PHONY: gopeers
+gopeers: $(BIN)/tools/gopeers ## programs of the client tests with other Go clients
+
+$(BIN)/tools/gopeers: $(GOPEERS)/go.mod $(GOPEERS)/go.sum $(wildcard $(GOPEERS)/*.go)
+	CGO_ENABLED=0 $(GO) -C $(GOPEERS) build -o $@ .
 	@touch $@
 
 $(BIN)/tools/golangci-lint: integration/tools/lint/go.mod integration/tools/lint/go.sum

@@ -1,0 +1,77 @@
+package main
+
+import (
+	"context"
+	"time"
+
+	"github.com/segmentio/kafka-go"
+)
+
+// kafkaGo is segmentio/kafka-go. It knows no idempotent producer.
+type kafkaGo struct{ brokers []string }
+
+func (s kafkaGo) produce(ctx context.Context, topic, codec string, records []record) error {
+	writer := &kafka.Writer{
+		Addr: kafka.TCP(s.brokers...), Topic: topic, RequiredAcks: kafka.RequireAll,
+		BatchBytes: maxMessageBytes, BatchTimeout: linger, WriteTimeout: patience,
+		Balancer: kafka.BalancerFunc(func(kafka.Message, ...int) int { return 0 }),
+	}
+	if codec != "none" {
+		if err := writer.Compression.UnmarshalText([]byte(codec)); err != nil {
+			return err
+		}
+	}
+	messages := make([]kafka.Message, len(records))
+	for i, r := range records {
+		messages[i] = kafka.Message{Key: r.Key, Value: r.Value, Time: time.UnixMilli(r.Timestamp)}
+		for _, h := range r.Headers {
+			messages[i].Headers = append(messages[i].Headers, kafka.Header{Key: h.Name, Value: h.Value})
+		}
+	}
+	err := writer.WriteMessages(ctx, messages...)
+	if closing := writer.Close(); err == nil {
+		err = closing
+	}
+	return err
+}
+
+func (s kafkaGo) consume(ctx context.Context, topic string, from start, emit func(record) error) error {
+	first, end, err := s.bounds(ctx, topic, from)
+	if err != nil || first < 0 || first >= end { // no record is as young
+		return err
+	}
+	reader := kafka.NewReader(kafka.ReaderConfig{
+		Brokers: s.brokers, Topic: topic, MinBytes: 1, MaxBytes: maxMessageBytes, MaxWait: fetchWait,
+	})
+	defer reader.Close()
+	if err := reader.SetOffset(first); err != nil {
+		return err
+	}
+	for {
+		m, err := reader.ReadMessage(ctx)
+		if err != nil {
+			return err
+		}
+		r := record{Offset: m.Offset, Timestamp: m.Time.UnixMilli(), Key: m.Key, Value: m.Value}
+		for _, h := range m.Headers {
+			r.Headers = append(r.Headers, header{h.Key, h.Value})
+		}
+		if err := emit(r); err != nil || m.Offset+1 >= end {
+			return err
+		}
+	}
+}
+
+// bounds are the offsets [first, end) to read.
+func (s kafkaGo) bounds(ctx context.Context, topic string, from start) (first, end int64, err error) {
+	connection, err := kafka.DialLeader(ctx, "tcp", s.brokers[0], topic, 0)
+	if err != nil {
+		return 0, 0, err
+	}
+	defer connection.Close()
+	if end, err = connection.ReadLastOffset(); err != nil || !from.isTime {
+		return from.at, end, err
+	}
+	first, err = connection.ReadOffset(time.UnixMilli(from.at))
+	return first, end, err
+}
