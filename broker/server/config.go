@@ -11,13 +11,8 @@ import (
 type Config struct {
 	// MaxRequestBytes is the largest frame accepted (socket.request.max.bytes, 100 MiB).
 	MaxRequestBytes int32
-	// MaxConnections bounds the connections of all listeners (max.connections, unlimited). At the bound new ones wait to
-	// be accepted.
-	MaxConnections int
-	// MaxConnectionsPerIP bounds those of one address (max.connections.per.ip, unlimited); more are closed at once.
-	MaxConnectionsPerIP int
-	// MaxConnectionsPerIPOverrides replaces that bound for some addresses (max.connections.per.ip.overrides).
-	MaxConnectionsPerIPOverrides map[string]int
+	// ConnectionLimits bound how many connections there are; Server.SetConnectionLimits changes them later.
+	ConnectionLimits
 	// MaxInFlightReplies is how many requests of one connection may wait for their answer before the next is read (15).
 	MaxInFlightReplies int
 	// MaxInFlightBytes bounds the memory of all requests being read or handled and of all answers waiting to be sent
@@ -40,12 +35,22 @@ type Config struct {
 	ReceiveBuffer int
 }
 
+// ConnectionLimits bound how many connections there are.
+type ConnectionLimits struct {
+	// MaxConnections bounds the connections of all listeners (max.connections, unlimited). At the bound new ones wait to
+	// be accepted.
+	MaxConnections int
+	// MaxConnectionsPerIP bounds those of one address (max.connections.per.ip, unlimited); more are closed at once.
+	MaxConnectionsPerIP int
+	// MaxConnectionsPerIPOverrides replaces that bound for some addresses (max.connections.per.ip.overrides).
+	MaxConnectionsPerIPOverrides map[string]int
+}
+
 // Defaults returns a configuration that serves.
 func Defaults() Config {
 	return Config{
 		MaxRequestBytes:               100 << 20,
-		MaxConnections:                math.MaxInt32,
-		MaxConnectionsPerIP:           math.MaxInt32,
+		ConnectionLimits:              ConnectionLimits{MaxConnections: math.MaxInt32, MaxConnectionsPerIP: math.MaxInt32},
 		MaxInFlightReplies:            15, // three times the clients' default of 5
 		MaxInFlightBytes:              1 << 30,
 		MaxInFlightBytesPerConnection: 128 << 20,

@@ -6,26 +6,28 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/sync/semaphore"
+	"github.com/firnlog/firn/internal/gate"
 )
 
 // connectionSlots counts connections, in all and by address.
 type connectionSlots struct {
-	all       *semaphore.Weighted
-	perIP     int
-	overrides map[string]int
+	all *gate.Gate
 
-	mu        sync.Mutex // guards the field below
+	mu        sync.Mutex // guards the fields below
+	limits    ConnectionLimits
 	byAddress map[string]int
 }
 
-func newConnectionSlots(config Config) *connectionSlots {
-	return &connectionSlots{
-		all:       semaphore.NewWeighted(int64(config.MaxConnections)),
-		perIP:     config.MaxConnectionsPerIP,
-		overrides: config.MaxConnectionsPerIPOverrides,
-		byAddress: make(map[string]int),
-	}
+func newConnectionSlots(limits ConnectionLimits) *connectionSlots {
+	return &connectionSlots{all: gate.New(limits.MaxConnections), limits: limits, byAddress: make(map[string]int)}
+}
+
+// change takes over other limits.
+func (s *connectionSlots) change(limits ConnectionLimits) {
+	s.mu.Lock()
+	s.limits = limits
+	s.mu.Unlock()
+	s.all.SetWidth(limits.MaxConnections)
 }
 
 // errAddressFull says that an address has as many connections as it may have.
@@ -34,11 +36,11 @@ var errAddressFull = errors.New("the address has as many connections as it may h
 // take counts a connection of the address, and waits while there are too many in all. It fails with errAddressFull or
 // because ctx has ended.
 func (s *connectionSlots) take(ctx context.Context, address string) error {
-	limit, ok := s.overrides[address]
-	if !ok {
-		limit = s.perIP
-	}
 	s.mu.Lock()
+	limit, ok := s.limits.MaxConnectionsPerIPOverrides[address]
+	if !ok {
+		limit = s.limits.MaxConnectionsPerIP
+	}
 	full := s.byAddress[address] >= limit
 	if !full {
 		s.byAddress[address]++
@@ -47,7 +49,7 @@ func (s *connectionSlots) take(ctx context.Context, address string) error {
 	if full {
 		return errAddressFull
 	}
-	if err := s.all.Acquire(ctx, 1); err != nil {
+	if err := s.all.Enter(ctx); err != nil {
 		s.forget(address)
 		return err
 	}
@@ -56,7 +58,7 @@ func (s *connectionSlots) take(ctx context.Context, address string) error {
 
 // giveBack returns what take took.
 func (s *connectionSlots) giveBack(address string) {
-	s.all.Release(1)
+	s.all.Leave()
 	s.forget(address)
 }
 

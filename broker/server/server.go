@@ -67,7 +67,7 @@ func New(
 		dispatch:    dispatch,
 		metrics:     newMetrics(registry, pool),
 		pool:        pool,
-		slots:       newConnectionSlots(config),
+		slots:       newConnectionSlots(config.ConnectionLimits),
 		inFlight:    semaphore.NewWeighted(config.MaxInFlightBytes),
 		draining:    make(chan struct{}),
 		connections: make(map[*connection]struct{}),
@@ -89,6 +89,9 @@ func (s *Server) Listen(ctx context.Context, name, address string) (net.Addr, er
 	s.listeners = append(s.listeners, listener{opened, name})
 	return opened.Addr(), nil
 }
+
+// SetConnectionLimits changes the bounds on connections. Those that are there stay, even if they are too many now.
+func (s *Server) SetConnectionLimits(limits ConnectionLimits) { s.slots.change(limits) }
 
 // Close closes the listeners of a server that is not going to run. Run does it itself.
 func (s *Server) Close() error {
