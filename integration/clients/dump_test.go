@@ -24,37 +24,39 @@ func TestKafkasDumpToolReadsOurLogs(t *testing.T) {
 		process.Serve(t, process.Options{Dir: node.Dir, Set: set}).Stop()
 	}
 	for name, c := range map[string]struct {
-		others []func(*testing.T, *process.Node) peer
-		end    func(*process.Node)
+		writers []string
+		end     func(*process.Node)
 	}{
-		"after a clean stop":           {[]func(*testing.T, *process.Node) peer{newKcat, newConfluent}, (*process.Node).Stop},
-		"after SIGKILL and a recovery": {[]func(*testing.T, *process.Node) peer{newConfluent}, kill},
+		"after a clean stop":           {[]string{"franz-go", "kcat", "confluent-kafka"}, (*process.Node).Stop},
+		"after SIGKILL and a recovery": {[]string{"franz-go", "confluent-kafka"}, kill},
 	} {
 		t.Run(name, func(t *testing.T) {
 			node := process.Serve(t, process.Options{Set: set})
-			writers := []peer{franz{node}}
-			for _, other := range c.others {
-				writers = append(writers, other(t, node))
-			}
 			records := someRecords(rand.New(rand.NewPCG(3, 4)))
-			var written []record
+			var all []record // of each topic
+			var topics []written
 			for _, codec := range codecs {
-				node.CreateTopic(codec, 1, "retention.ms=-1", "internal.segment.bytes=6000")
-				written = nil
-				for _, writer := range writers {
-					writer.produce(t, codec, codec, records)
-					written = append(written, records...)
+				node.CreateTopic(string(codec), 1, "retention.ms=-1", "internal.segment.bytes=6000")
+				topics = append(topics, written{string(codec), codec, records})
+			}
+			for _, writer := range clients() {
+				if slices.Contains(c.writers, writer.name) {
+					writer.open(t, node).produce(t, topics)
+					all = append(all, records...)
 				}
-				for few := range slices.Chunk(records[len(records)-100:], 10) { // for many entries in the indexes
-					franz{node}.produce(t, codec, codec, few)
-					written = append(written, few...)
+			}
+			for few := range slices.Chunk(records[len(records)-100:], 10) { // for many entries in the indexes
+				for _, topic := range topics {
+					topic.records = few
+					franz{node}.produceTo(t, topic)
 				}
+				all = append(all, few...)
 			}
 			c.end(node)
-			for i := range written {
-				written[i].Offset = int64(i)
+			for i := range all {
+				all[i].Offset = int64(i)
 			}
-			expectDumps(t, filepath.Join(node.Dir, "log"), written)
+			expectDumps(t, filepath.Join(node.Dir, "log"), all)
 		})
 	}
 }
@@ -65,7 +67,7 @@ func expectDumps(t *testing.T, folder string, records []record) {
 	var files []string
 	for _, codec := range codecs {
 		for _, suffix := range []string{".log", ".index", ".timeindex"} {
-			found, err := filepath.Glob(filepath.Join(folder, codec+"-0", "*"+suffix))
+			found, err := filepath.Glob(filepath.Join(folder, string(codec)+"-0", "*"+suffix))
 			if err != nil || len(found) < 3 {
 				t.Fatalf("%s has %d files %s, want a few", codec, len(found), suffix)
 			}
@@ -78,18 +80,18 @@ func expectDumps(t *testing.T, folder string, records []record) {
 		var dumped []string
 		var compressed int
 		for _, file := range files {
-			if filepath.Base(filepath.Dir(file)) != codec+"-0" {
+			if filepath.Base(filepath.Dir(file)) != string(codec)+"-0" {
 				continue
 			}
 			section := deep[file]
 			if strings.HasSuffix(file, ".log") {
-				records, batches := expectBatches(t, file, codec, section)
+				records, batches := expectBatches(t, file, string(codec), section)
 				dumped, compressed = append(dumped, records...), compressed+batches
 			} else {
 				entries += expectEntries(t, file, section)
 			}
 		}
-		expectRecords(t, codec, dumped, records)
+		expectRecords(t, string(codec), dumped, records)
 		if compressed < 3 {
 			t.Errorf("%d batches have codec %s", compressed, codec)
 		}

@@ -3,12 +3,9 @@
 package clients
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -23,43 +20,55 @@ import (
 // patience ends what hangs; nothing here takes as long.
 const patience = time.Minute
 
-// peer is a client, as it is used here: it writes to partition 0 of a topic, and reads that partition to its end.
+// peer is a client, as it is used here: it writes to partition 0 of topics, and reads that partition to its end.
 type peer interface {
-	produce(t *testing.T, topic, codec string, records []record)
+	produce(t *testing.T, topics []written)
 	// consume reads from each start.
-	consume(t *testing.T, topic string, starts []start) [][]record
-	// setsTimes tells whether the times of records are those that produce was given.
-	setsTimes() bool
+	consume(t *testing.T, starts []start) [][]record
+}
+
+// written is what a client writes to one topic.
+type written struct {
+	name    string
+	codec   feature
+	records []record
 }
 
 // start is where reading begins: at an offset, or at the first record that is not older than a time.
 type start struct {
-	kind string // "offset" or "time"
-	at   int64
+	topic string
+	kind  string // "offset" or "time"
+	at    int64
 }
 
-func (s start) String() string { return fmt.Sprintf("%s:%d", s.kind, s.at) }
+// maxMessageBytes is the limit of every client.
+const maxMessageBytes = 12_000_000
 
 // franz is franz-go.
 type franz struct{ node *process.Node }
 
-var franzCodecs = map[string]kgo.CompressionCodec{
-	"none": kgo.NoCompression(), "gzip": kgo.GzipCompression(), "snappy": kgo.SnappyCompression(),
-	"lz4": kgo.Lz4Compression(), "zstd": kgo.ZstdCompression(),
+var franzCodecs = map[feature]kgo.CompressionCodec{
+	plain: kgo.NoCompression(), gzip: kgo.GzipCompression(), snappy: kgo.SnappyCompression(), lz4: kgo.Lz4Compression(),
+	zstd: kgo.ZstdCompression(),
 }
 
-func (f franz) setsTimes() bool { return true }
+func (f franz) produce(t *testing.T, topics []written) {
+	t.Helper()
+	for _, topic := range topics {
+		f.produceTo(t, topic)
+	}
+}
 
-func (f franz) produce(t *testing.T, topic, codec string, records []record) {
+func (f franz) produceTo(t *testing.T, topic written) {
 	t.Helper()
 	client := f.node.Client(
-		kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.ProducerBatchCompression(franzCodecs[codec]),
-		kgo.ProducerBatchMaxBytes(1_048_588), kgo.ProducerLinger(20*time.Millisecond),
+		kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.ProducerBatchCompression(franzCodecs[topic.codec]),
+		kgo.ProducerBatchMaxBytes(maxMessageBytes), kgo.ProducerLinger(20*time.Millisecond),
 	)
 	defer client.Close()
-	sent := make([]*kgo.Record, len(records))
-	for i, r := range records {
-		sent[i] = &kgo.Record{Topic: topic, Key: r.Key, Value: r.Value, Timestamp: time.UnixMilli(r.Timestamp)}
+	sent := make([]*kgo.Record, len(topic.records))
+	for i, r := range topic.records {
+		sent[i] = &kgo.Record{Topic: topic.name, Key: r.Key, Value: r.Value, Timestamp: time.UnixMilli(r.Timestamp)}
 		for _, h := range r.Headers {
 			sent[i].Headers = append(sent[i].Headers, kgo.RecordHeader{Key: h.Name, Value: h.Value})
 		}
@@ -71,23 +80,23 @@ func (f franz) produce(t *testing.T, topic, codec string, records []record) {
 	}
 }
 
-func (f franz) consume(t *testing.T, topic string, starts []start) [][]record {
+func (f franz) consume(t *testing.T, starts []start) [][]record {
 	t.Helper()
-	var all [][]record
-	for _, from := range starts {
-		all = append(all, f.consumeFrom(t, topic, from))
+	all := make([][]record, len(starts))
+	for i, from := range starts {
+		all[i] = f.consumeFrom(t, from)
 	}
 	return all
 }
 
-func (f franz) consumeFrom(t *testing.T, topic string, from start) []record {
+func (f franz) consumeFrom(t *testing.T, from start) []record {
 	t.Helper()
 	offset := kgo.NewOffset().At(from.at)
 	if from.kind == "time" {
 		offset = kgo.NewOffset().AfterMilli(from.at)
 	}
 	client := f.node.Client(
-		kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{topic: {0: offset}}), kgo.KeepControlRecords(),
+		kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{from.topic: {0: offset}}), kgo.KeepControlRecords(),
 	)
 	defer client.Close()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
@@ -113,75 +122,21 @@ func (f franz) consumeFrom(t *testing.T, topic string, from start) []record {
 	}
 }
 
-// confluent is confluent-kafka for Python, which is librdkafka.
-type confluent struct {
-	node   *process.Node
-	python string
-}
-
-func newConfluent(t *testing.T, node *process.Node) peer {
-	t.Helper()
-	fallback := filepath.Join("..", "..", ".cache", "python", "bin", "python")
-	return confluent{node, process.Program(t, "FIRN_PYTHON", fallback)}
-}
-
-func (c confluent) setsTimes() bool { return true }
-
-func (c confluent) produce(t *testing.T, topic, codec string, records []record) {
-	t.Helper()
-	var lines bytes.Buffer
-	for _, r := range records {
-		line, err := json.Marshal(r)
-		if err != nil {
-			t.Fatal(err)
-		}
-		lines.Write(append(line, '\n'))
-	}
-	process.Command{
-		Path: c.python, Args: []string{"exchange.py", "produce", c.node.Kafka, topic, codec}, Stdin: lines.String(),
-	}.Output(t)
-}
-
-func (c confluent) consume(t *testing.T, topic string, starts []start) [][]record {
-	t.Helper()
-	args := []string{"exchange.py", "consume", c.node.Kafka, topic}
-	for _, from := range starts {
-		args = append(args, from.String())
-	}
-	all := [][]record{nil}
-	for line := range strings.Lines(process.Command{Path: c.python, Args: args}.Output(t)) {
-		if line == "\n" {
-			all = append(all, nil)
-			continue
-		}
-		var r record
-		if err := json.Unmarshal([]byte(line), &r); err != nil {
-			t.Fatal(err)
-		}
-		all[len(all)-1] = append(all[len(all)-1], r)
-	}
-	return all[:len(all)-1]
-}
-
 // kcat is kcat, an older librdkafka.
 type kcat struct {
 	node *process.Node
 	path string
 }
 
-func newKcat(t *testing.T, node *process.Node) peer {
+func (k kcat) produce(t *testing.T, topics []written) {
 	t.Helper()
-	path, err := exec.LookPath("kcat")
-	if err != nil {
-		process.Missing(t, "kcat", err)
+	for _, topic := range topics {
+		k.produceTo(t, topic)
 	}
-	return kcat{node, path}
 }
 
-func (k kcat) setsTimes() bool { return false }
-
-// produce runs kcat once for each run of records that need the same arguments.
-func (k kcat) produce(t *testing.T, topic, codec string, records []record) {
+// produceTo runs kcat once for each run of records that need the same arguments.
+func (k kcat) produceTo(t *testing.T, topic written) {
 	t.Helper()
 	last, stdin := "", ""
 	var args []string
@@ -192,10 +147,10 @@ func (k kcat) produce(t *testing.T, topic, codec string, records []record) {
 		args, stdin = nil, ""
 	}
 	common := []string{
-		"-P", "-q", "-b", k.node.Kafka, "-t", topic, "-p", "0", "-z", codec, "-X", "message.max.bytes=2000000",
-		"-X", "linger.ms=20",
+		"-P", "-q", "-b", k.node.Kafka, "-t", topic.name, "-p", "0", "-z", string(topic.codec),
+		"-X", fmt.Sprintf("message.max.bytes=%d", maxMessageBytes), "-X", "linger.ms=20",
 	}
-	for _, r := range records {
+	for _, r := range topic.records {
 		own, line := k.arguments(t, r)
 		if now := fmt.Sprintf("%q", own); now != last || line == "" {
 			flush()
@@ -233,7 +188,7 @@ func (k kcat) arguments(t *testing.T, r record) (args []string, line string) {
 	return append(args, "-K", "\t"), string(r.Key) + "\t" + string(r.Value) + "\n"
 }
 
-func (k kcat) consume(t *testing.T, topic string, starts []start) [][]record {
+func (k kcat) consume(t *testing.T, starts []start) [][]record {
 	t.Helper()
 	var all [][]record
 	for _, from := range starts {
@@ -242,7 +197,7 @@ func (k kcat) consume(t *testing.T, topic string, starts []start) [][]record {
 			offset = "s@" + offset
 		}
 		all = append(all, parseKcat(t, process.Command{Path: k.path, Args: []string{
-			"-C", "-q", "-e", "-b", k.node.Kafka, "-t", topic, "-p", "0", "-o", offset, "-X", "fetch.wait.max.ms=50",
+			"-C", "-q", "-e", "-b", k.node.Kafka, "-t", from.topic, "-p", "0", "-o", offset, "-X", "fetch.wait.max.ms=50",
 			"-f", `%o %T %K %S\n%k%s\n%h\n`,
 		}}.Output(t)))
 	}

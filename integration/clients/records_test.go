@@ -24,18 +24,11 @@ type header struct {
 	Value []byte `json:"value"`
 }
 
-// largest is a value that just fits into a batch of max.message.bytes by default, which is 1 048 588 bytes.
-const largest = 1_048_588 - 100
+// someTime is the first time of records.
+const someTime = 1_700_000_000_000
 
 // someRecords are records as different as kcat can write them too: what is not in a file of its own is text.
 func someRecords(random *rand.Rand) []record {
-	noise := func(size int) []byte {
-		data := make([]byte, size)
-		for i := range data {
-			data[i] = byte(random.Uint32())
-		}
-		return data
-	}
 	headers := []header{
 		{"a", []byte("1")}, {"a", []byte("2")}, {"empty", []byte{}}, {"null", nil}, {"ünïcödé", []byte("❄")},
 	}
@@ -48,19 +41,27 @@ func someRecords(random *rand.Rand) []record {
 		{Key: []byte{}, Value: []byte("the key is empty")},
 		{Key: []byte("the value is empty"), Value: []byte{}},
 		{Key: []byte("key"), Value: []byte("value"), Headers: headers},
+		{Key: []byte("key"), Value: []byte("value"), Headers: headers[:3]},
 		{Key: nil, Value: nil, Headers: []header{{"alone", nil}}},
-		{Key: []byte("binary"), Value: noise(70_000)},
-		{Key: []byte("zeros"), Value: make([]byte, 900_000)},
-		{Key: []byte("k"), Value: noise(largest)},
+		{Key: []byte("binary"), Value: noise(random, 70_000)},
+		{Key: []byte("zeros"), Value: make([]byte, 400_000)},
 	}
 	for i := range 100 {
 		text := fmt.Appendf(nil, "%03d %s", i, bytes.Repeat([]byte{'a' + byte(random.IntN(26))}, 50*random.IntN(10)))
 		records = append(records, record{Key: fmt.Appendf(nil, "k%d", random.IntN(20)), Value: text})
 	}
-	for i := range records {
-		records[i].Timestamp = 1_700_000_000_000 + int64(i*7919%1000)
+	for i := range records { // times go up and down, and up from fifty to fifty
+		records[i].Timestamp = someTime + int64(i/50*1000+i*7919%1000)
 	}
 	return records
+}
+
+func noise(random *rand.Rand, size int) []byte {
+	data := make([]byte, size)
+	for i := range data {
+		data[i] = byte(random.Uint32())
+	}
+	return data
 }
 
 // expectSame compares what was read with what was written.

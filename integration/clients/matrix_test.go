@@ -1,0 +1,218 @@
+//go:build integration
+
+package clients
+
+import (
+	"bytes"
+	"cmp"
+	"flag"
+	"fmt"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+)
+
+var rewrite = flag.Bool("rewrite", false, "write the matrix into the protocol page")
+
+// feature is a column of the matrix.
+type feature string
+
+const (
+	plain  feature = "none" // the codecs are called as the setting compression.type has them
+	gzip   feature = "gzip"
+	snappy feature = "snappy"
+	lz4    feature = "lz4"
+	zstd   feature = "zstd"
+
+	nulls        feature = "null" // keys and values
+	empties      feature = "empty"
+	headers      feature = "headers"
+	nullHeaders  feature = "null headers" // values of headers that are null
+	times        feature = "times"        // that the writer sets
+	large        feature = "10 MB"
+	fromAnOffset feature = "by offset"
+	fromATime    feature = "by time"
+)
+
+var (
+	codecs   = []feature{plain, gzip, snappy, lz4, zstd}
+	features = append(codecs[:len(codecs):len(codecs)],
+		nulls, empties, headers, nullHeaders, times, large, fromAnOffset, fromATime)
+)
+
+// side is what of a client is meant.
+type side string
+
+const (
+	writes side = "writes"
+	reads  side = "reads"
+)
+
+// can tells whether a client can do all of something, as the table says.
+func (c *client) can(does side, all ...feature) bool {
+	return !slices.ContainsFunc(c.lacks, func(l lack) bool {
+		return l.side == does && slices.ContainsFunc(all, func(f feature) bool { return slices.Contains(l.features, f) })
+	})
+}
+
+// needs are the features that a record has. Times are not among them, as a client that cannot set them sets its own.
+func (r *record) needs() []feature {
+	var all []feature
+	add := func(f feature, has bool) {
+		if has && !slices.Contains(all, f) {
+			all = append(all, f)
+		}
+	}
+	for _, data := range [][]byte{r.Key, r.Value} {
+		add(nulls, data == nil)
+		add(empties, data != nil && len(data) == 0)
+	}
+	add(large, len(r.Value) >= 10_000_000)
+	add(headers, len(r.Headers) > 0)
+	add(nullHeaders, slices.ContainsFunc(r.Headers, func(h header) bool { return h.Value == nil }))
+	return all
+}
+
+// tells returns copies of records without what the client cannot tell of what it reads.
+func (c *client) tells(records []record) []record {
+	field := func(data []byte, null feature) []byte {
+		if len(data) == 0 && !c.can(reads, null, empties) {
+			return nil
+		}
+		return data
+	}
+	all := slices.Clone(records)
+	for i := range all {
+		r := &all[i]
+		r.Key, r.Value, r.Headers = field(r.Key, nulls), field(r.Value, nulls), slices.Clone(r.Headers)
+		for j, h := range r.Headers {
+			r.Headers[j].Value = field(h.Value, nullHeaders)
+		}
+		if !c.can(reads, headers) {
+			r.Headers = nil
+		}
+		if !c.can(reads, times) {
+			r.Timestamp = 0
+		}
+	}
+	return all
+}
+
+// pin is where a version is written down: a file, and an expression whose group is the version.
+type pin struct{ file, pattern string }
+
+func (p pin) version(t *testing.T) string {
+	t.Helper()
+	if p.file == "" {
+		return "as packaged"
+	}
+	text, err := os.ReadFile(p.file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	match := regexp.MustCompile(p.pattern).FindSubmatch(text)
+	if match == nil {
+		t.Fatalf("%s has no %s", p.file, p.pattern)
+	}
+	return string(match[1])
+}
+
+// observed is what the clients were seen to do. A cell is full when it was seen to work.
+type observed struct {
+	mu    sync.Mutex // guards the field below
+	cells map[cell]bool
+}
+
+type cell struct {
+	client  string
+	side    side
+	feature feature
+}
+
+// add fills the cells of a client that has shown features.
+func (o *observed) add(c *client, does side, shown ...feature) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for _, f := range shown {
+		if c.can(does, f) {
+			o.cells[cell{c.name, does, f}] = true
+		}
+	}
+}
+
+const (
+	protocolPage = "../../docs/protocol.md"
+	matrixBegin  = "<!-- clients: begin. Written by `go test -tags integration ./integration/clients -rewrite`. -->\n"
+	matrixEnd    = "<!-- clients: end -->\n"
+)
+
+// expectPage holds the page and what was seen together.
+func (o *observed) expectPage(t *testing.T) {
+	t.Helper()
+	page, err := os.ReadFile(protocolPage)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, rest, ok := bytes.Cut(page, []byte(matrixBegin))
+	table, after, ok2 := bytes.Cut(rest, []byte(matrixEnd))
+	if !ok || !ok2 {
+		t.Fatalf("%s has no place for the matrix", protocolPage)
+	}
+	want := o.table(t)
+	if *rewrite {
+		page = bytes.Join([][]byte{before, []byte(matrixBegin), []byte(want), []byte(matrixEnd), after}, nil)
+		if err := os.WriteFile(protocolPage, page, 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	if string(table) != want {
+		t.Errorf("%s does not show what was seen: go test -tags integration ./integration/clients -rewrite\n%s",
+			protocolPage, want)
+	}
+}
+
+// table is the matrix as the page shows it, and the reasons for what is not there.
+func (o *observed) table(t *testing.T) string {
+	t.Helper()
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	var rows, reasons strings.Builder
+	rows.WriteString("| client | version |")
+	for _, f := range features {
+		fmt.Fprintf(&rows, " %s |", f)
+	}
+	fmt.Fprintf(&rows, "\n|---|---|%s\n", strings.Repeat("---|", len(features)))
+	for _, c := range clients() {
+		fmt.Fprintf(&rows, "| %s | %s |", c.name, c.version.version(t))
+		for _, f := range features {
+			text := ""
+			for _, side := range []side{writes, reads} {
+				if o.cells[cell{c.name, side, f}] {
+					text += string(side[:1])
+				}
+			}
+			fmt.Fprintf(&rows, " %s |", cmp.Or(text, "–"))
+		}
+		rows.WriteString("\n")
+		for _, l := range c.lacks {
+			fmt.Fprintf(&reasons, "- %s %s no %s: %s\n", c.name, l.side, l.what(), l.reason)
+		}
+	}
+	return rows.String() + "\n" + reasons.String()
+}
+
+// what a client lacks, in words.
+func (l lack) what() string {
+	if len(l.features) == len(features) {
+		return "records"
+	}
+	names := make([]string, len(l.features))
+	for i, f := range l.features {
+		names[i] = string(f)
+	}
+	return strings.Join(names, ", ")
+}

@@ -1,0 +1,65 @@
+//go:build integration
+
+package clients
+
+import (
+	"os/exec"
+	"path/filepath"
+	"testing"
+
+	"github.com/firnlog/firn/integration/process"
+)
+
+// client is a row of the matrix: somebody's library or program.
+type client struct {
+	name string
+	// version is where its version is pinned.
+	version pin
+	// open prepares it to use a node. Where it is not installed the test ends with process.Missing.
+	open func(t *testing.T, node *process.Node) peer
+	// lacks are what the client itself cannot do. All else is tested.
+	lacks []lack
+}
+
+// lack is something that a client cannot do.
+type lack struct {
+	side     side
+	features []feature
+	reason   string
+}
+
+// clients are all of them, in the order of the page.
+func clients() []client {
+	return []client{
+		{
+			name: "franz-go", version: pin{"../../go.mod", `twmb/franz-go v(\S+)`},
+			open: func(_ *testing.T, node *process.Node) peer { return franz{node} },
+		},
+		{
+			name: "kcat", version: pin{}, open: openKcat,
+			lacks: []lack{{writes, []feature{times}, "it has no option for the time of a record"}},
+		},
+		{
+			name: "confluent-kafka", version: pin{"requirements.txt", `confluent-kafka==(\S+)`},
+			open: openPython("exchange.py"),
+		},
+	}
+}
+
+func openKcat(t *testing.T, node *process.Node) peer {
+	t.Helper()
+	path, err := exec.LookPath("kcat")
+	if err != nil {
+		process.Missing(t, "kcat", err)
+	}
+	return kcat{node, path}
+}
+
+// openPython runs a script with the Python that has the libraries.
+func openPython(script string) func(*testing.T, *process.Node) peer {
+	return func(t *testing.T, node *process.Node) peer {
+		t.Helper()
+		fallback := filepath.Join("..", "..", ".cache", "python", "bin", "python")
+		return program{path: process.Program(t, "FIRN_PYTHON", fallback), args: []string{script}, brokers: node.Kafka}
+	}
+}
