@@ -32,8 +32,8 @@ func (s *sink) Write(data []byte) (int, error) {
 	return len(data), nil
 }
 
-// append encodes src behind dst. Levels are Kafka's (gzip 1–9, lz4 1–17, zstd up to 22) and are brought into the
-// range that our library has; snappy has none.
+// append encodes src behind dst. Levels are Kafka's (gzip −1 and 1–9, lz4 1–17, zstd −131072 to 22), 0 is the codec's
+// default, and what lies beyond is brought back into the range. Snappy has none.
 func (c *compressor) append(dst, src []byte, codec Codec, level int) ([]byte, error) {
 	switch codec {
 	case None:
@@ -76,6 +76,7 @@ func (c *compressor) appendGzip(dst, src []byte, level int) ([]byte, error) {
 }
 
 func (c *compressor) appendZstd(dst, src []byte, level int) ([]byte, error) {
+	// Our library has four levels: up to 2, where the negative ones are, up to 5, up to 9, and all above.
 	speed := zstd.SpeedDefault
 	if level != DefaultLevel {
 		speed = zstd.EncoderLevelFromZstd(level)

@@ -10,11 +10,12 @@ import (
 // record within a piece is decoded where it lies. Of one that crosses into another piece only the numbers are read and
 // the rest is skipped, however long it is; its Key is then not the key, but still nil exactly if the key is null.
 type cursor struct {
-	piece  []byte
-	source *source // of further pieces; nil if there is one only
-	left   int64   // of a record that crosses pieces
-	reason string  // why the last record could not be read
-	err    error   // the same, if it is the codec's fault
+	piece     []byte
+	source    *source // of further pieces; nil if there is one only
+	maxRecord uint64  // the largest length of a record; 0 is any
+	left      int64   // of a record that crosses pieces
+	reason    string  // why the last record could not be read
+	err       error   // the same, if it is the codec's fault
 }
 
 // presentKey stands for a key that was skipped.
@@ -25,6 +26,9 @@ func (c *cursor) next(record *Record) bool {
 	number, at := longVarint(c.piece, 0)
 	if at > len(c.piece) || number&negative != 0 || number>>1 > uint64(len(c.piece)-at) {
 		return c.nextCrossing(record)
+	}
+	if c.maxRecord != 0 && number>>1 > c.maxRecord {
+		return c.fail(reasonOverLimit)
 	}
 	end := at + int(number>>1)
 	c.reason = record.decode(c.piece, at, end)
@@ -48,6 +52,9 @@ func (c *cursor) nextCrossing(record *Record) bool {
 	}
 	if length < minRecordSize || length > math.MaxInt32 {
 		return c.fail(reasonLength)
+	}
+	if c.maxRecord != 0 && uint64(length) > c.maxRecord {
+		return c.fail(reasonOverLimit) // before any of it is decompressed
 	}
 	c.left = length
 	c.skip(1) // attributes

@@ -127,7 +127,7 @@ func FuzzIterate(f *testing.F) {
 					}
 				}
 			}
-			_, _, _ = lookup.MaxTimestamp(batch)
+			_, _, _ = lookup.MaxTimestamp(batch, 0)
 		})
 		if used > fuzzMaxAllocated+uint64(len(data))*lz4MaxRatio {
 			t.Fatalf("%d bytes for a batch of %d", used, len(batch))

@@ -4,8 +4,10 @@ import (
 	"fmt"
 )
 
-// Lookup answers questions about single records of a batch without holding more of it than a piece. It may be used
-// concurrently. The zero value is ready.
+// Lookup answers questions about single records of a batch without holding more of it than a piece, whatever it
+// decompresses to. So max.decompressed.message.bytes is no concern of it: where Kafka, which holds the record, fails
+// look-ups of records beyond a limit that was lowered, these still answer. It may be used concurrently. The zero value
+// is ready.
 type Lookup struct{ sources sources }
 
 // TimestampOffset is a record found by time.
@@ -28,13 +30,13 @@ func (l *Lookup) OffsetForTimestamp(b Batch, target, fromOffset int64) (Timestam
 	return found, ok, err
 }
 
-// MaxTimestamp finds the first record that has the largest timestamp (KAFKA-16310), which under LogAppendTime is the
-// first one; false if the batch is empty.
-func (l *Lookup) MaxTimestamp(b Batch) (TimestampOffset, bool, error) {
+// MaxTimestamp finds, among the records at or after fromOffset, the first that has the largest timestamp
+// (KAFKA-16310), which under LogAppendTime is the first one; false if there are none.
+func (l *Lookup) MaxTimestamp(b Batch, fromOffset int64) (TimestampOffset, bool, error) {
 	var found TimestampOffset
 	var ok bool
 	err := l.each(b, func(record TimestampOffset) (more bool) {
-		if !ok || record.Timestamp > found.Timestamp {
+		if record.Offset >= fromOffset && (!ok || record.Timestamp > found.Timestamp) {
 			found, ok = record, true
 		}
 		return true

@@ -50,13 +50,13 @@ func TestOF04TheMaxTimestampIsAtTheFirstRecordThatHasIt(t *testing.T) {
 	var lookup Lookup
 	for _, codec := range allCodecs {
 		for kind, want := range map[TimestampType]TimestampOffset{CreateTime: {11, 3}, LogAppendTime: {10, 3}} {
-			got, ok, err := lookup.MaxTimestamp(batchAt(codec, kind, 10, 1, 3, 2, 3))
+			got, ok, err := lookup.MaxTimestamp(batchAt(codec, kind, 10, 1, 3, 2, 3), 0)
 			if err != nil || !ok || got != want {
 				t.Errorf("%s %s: %+v, %t, %v", codec, kind, got, ok, err)
 			}
 		}
 	}
-	if got, ok, err := lookup.MaxTimestamp(assemble(t, None, 0, nil)); ok || err != nil {
+	if got, ok, err := lookup.MaxTimestamp(assemble(t, None, 0, nil), 0); ok || err != nil {
 		t.Errorf("an empty batch: %+v, %v", got, err)
 	}
 	if got, ok, err := lookup.OffsetForTimestamp(batchAt(None, LogAppendTime, 10, 1, 3), 3, 11); !ok || got.Offset != 11 {
@@ -69,7 +69,7 @@ func TestALookUpInDamagedRecordsIsAnError(t *testing.T) {
 	for _, codec := range allCodecs {
 		batch := assemble(t, codec, 2, rawRecords(rawRecord{}))
 		var corrupt *CorruptError
-		if _, _, err := lookup.MaxTimestamp(batch); !errors.As(err, &corrupt) {
+		if _, _, err := lookup.MaxTimestamp(batch, 0); !errors.As(err, &corrupt) {
 			t.Errorf("%s with a record too few: %v", codec, err)
 		}
 		if codec == None {

@@ -155,8 +155,11 @@ func (c *compressor) appendLZ4(dst, src []byte, level int) ([]byte, error) {
 	return binary.LittleEndian.AppendUint32(dst, 0), nil
 }
 
-// lz4DefaultLevel is the level that Kafka compresses with the fast algorithm; all others use the thorough one.
-const lz4DefaultLevel = 9
+const (
+	// lz4DefaultLevel is the level that Kafka compresses with the fast algorithm; all others use the thorough one.
+	lz4DefaultLevel = 9
+	lz4MaxLevel     = 17
+)
 
 func (c *compressor) compressLZ4(src, dst []byte, level int) (int, error) {
 	if level == DefaultLevel || level == lz4DefaultLevel {
@@ -168,8 +171,8 @@ func (c *compressor) compressLZ4(src, dst []byte, level int) (int, error) {
 	if c.lz4HC == nil {
 		c.lz4HC = new(lz4.CompressorHC)
 	}
-	// The library has nine levels where Kafka has seventeen.
-	c.lz4HC.Level = lz4.Level1 << (min(max(level, 1), lz4DefaultLevel) - 1)
+	// To Java's library a level is how many earlier places are tried, as a power of two; to ours it is that number.
+	c.lz4HC.Level = 1 << (min(max(level, 1), lz4MaxLevel) - 1)
 	return c.lz4HC.CompressBlock(src, dst)
 }
 

@@ -4,7 +4,10 @@ import "math"
 
 // Options are what a topic and a request ask of a batch.
 type Options struct {
-	MaxBytes           int32 // max.message.bytes: of the batch as it is stored, so after compression
+	MaxBytes int32 // max.message.bytes: of the batch as it is stored, so after compression
+	// MaxRecordBytes is max.decompressed.message.bytes: of one record of a compressed batch, as its length counts it.
+	// A batch without codec cannot hold more than MaxBytes. 0 is no limit.
+	MaxRecordBytes     int32
 	TimestampLogAppend bool  // message.timestamp.type=LogAppendTime
 	Now                int64 // the broker's clock, ms since 1970
 	BeforeMaxMs        int64 // message.timestamp.before.max.ms: how far behind Now a CreateTime may be
@@ -28,7 +31,7 @@ type Target struct {
 func KeepCodec() Target { return Target{} }
 
 // Recode is any other compression.type: batches with another codec are encoded again at a level of that codec's own
-// scale; 0 is its default.
+// scale, which is that of the settings compression.CODEC.level. Snappy has none.
 func Recode(codec Codec, level int) Target { return Target{recode: true, codec: codec, level: level} }
 
 // AnyOptions judge a batch by its structure alone: no bounds on size and timestamps.

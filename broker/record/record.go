@@ -26,6 +26,7 @@ const (
 	reasonHeaderKey    = "a header has no key"
 	reasonBytesRemain  = "bytes follow the last record"
 	reasonRecordsShort = "the records end before their count is reached"
+	reasonOverLimit    = "it is larger than max.decompressed.message.bytes"
 )
 
 const (

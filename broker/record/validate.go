@@ -122,19 +122,21 @@ func (v *Validator) checkRecords(b Batch, opts Options) (Summary, error) {
 	}
 	source := v.sources.get()
 	defer v.sources.put(source)
-	records := cursor{source: source}
 	if err := source.reset(b.Codec(), b.Records(), v.maxDecompressed); err != nil {
 		return Summary{}, undecodable(err)
 	}
-	return check(b, &records, opts)
+	return check(b, &cursor{source: source}, opts)
 }
 
-// checkEncoded is checkRecords over records that are in memory and not compressed.
+// checkEncoded is checkRecords over records that are in memory, decompressed if they had to be.
 func checkEncoded(b Batch, encoded []byte, opts Options) (Summary, error) {
 	return check(b, &cursor{piece: encoded}, opts)
 }
 
 func check(b Batch, records *cursor, opts Options) (Summary, error) {
+	if b.Codec() != None {
+		records.maxRecord = uint64(opts.MaxRecordBytes)
+	}
 	rules := newRecordCheck(b, opts)
 	if err := rules.walk(records, b.Count()); err != nil {
 		return Summary{}, err

@@ -518,7 +518,7 @@ func TestRecordsThatCrossFromPieceToPieceAreJudgedAlike(t *testing.T) {
 		if err != nil || summary.MaxTimestamp != 2000 || summary.MaxTimestampOffsetDelta != 1 {
 			t.Errorf("pieces of %d: %+v, %v", piece, summary, err)
 		}
-		if got, ok, err := lookup.MaxTimestamp(batch); err != nil || !ok || got != (TimestampOffset{1, 2000}) {
+		if got, ok, err := lookup.MaxTimestamp(batch, 0); err != nil || !ok || got != (TimestampOffset{1, 2000}) {
 			t.Errorf("pieces of %d: %+v, %v", piece, got, err)
 		}
 		_, _, err = NewValidator().Validate(batch, opts)

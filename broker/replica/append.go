@@ -56,6 +56,7 @@ func (p *Partition) validateAndAppend(records []byte, request AppendRequest) (Ap
 		BeforeMaxMs:        cfg.TimestampBeforeMaxMs,
 		AfterMaxMs:         cfg.TimestampAfterMaxMs,
 		RequireKeys:        cfg.CleanupCompact,
+		MaxRecordBytes:     cfg.MaxDecompressedMessageBytes,
 		Target:             target(cfg),
 		HeaderOnly:         p.manager.options.HeaderOnlyValidation,
 		RequestVersion:     request.Version,
@@ -109,19 +110,19 @@ func (p *Partition) checkInsyncReplicas() error {
 	return nil
 }
 
-// target is the codec the topic stores.
+// target is the codec the topic stores, and how thoroughly it compresses.
 func target(cfg *config.TopicConfig) record.Target {
 	switch cfg.CompressionType {
 	case "uncompressed":
-		return record.Recode(record.None, 0)
+		return record.Recode(record.None, record.DefaultLevel)
 	case "gzip":
-		return record.Recode(record.Gzip, 0)
+		return record.Recode(record.Gzip, int(cfg.CompressionGzipLevel))
 	case "snappy":
-		return record.Recode(record.Snappy, 0)
+		return record.Recode(record.Snappy, record.DefaultLevel)
 	case "lz4":
-		return record.Recode(record.LZ4, 0)
+		return record.Recode(record.LZ4, int(cfg.CompressionLZ4Level))
 	case "zstd":
-		return record.Recode(record.Zstd, 0)
+		return record.Recode(record.Zstd, int(cfg.CompressionZstdLevel))
 	}
 	return record.KeepCodec()
 }

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/firnlog/firn/broker/record"
 	"github.com/firnlog/firn/internal/kafka"
 	"github.com/firnlog/firn/internal/vfs"
 )
@@ -26,6 +27,7 @@ type environment struct {
 	metadataFull func() bool
 	files        *openCache[vfs.File]
 	maps         *openCache[*indexMaps]
+	lookup       record.Lookup
 	scans        sync.Pool // of *batchScan, for look-ups
 	bigScans     sync.Pool // of *batchScan, for recovery
 	remote       func(id kafka.TopicIDPartition) (RemoteRange, bool)

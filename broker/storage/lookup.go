@@ -94,7 +94,7 @@ func (v *segmentView) tryOffsetForTimestamp(timestamp, startOffset int64) (Times
 		if err != nil {
 			return TimestampOffset{}, false, err
 		}
-		if found, ok, err := firstAtOrAfter(batch, timestamp, startOffset); ok || err != nil {
+		if found, ok, err := v.segment.firstAtOrAfter(batch, timestamp, startOffset); ok || err != nil {
 			return found, ok, err
 		}
 	}
@@ -112,19 +112,12 @@ func (v *segmentView) lookupTime(timestamp int64) (entry timeEntry, found bool, 
 }
 
 // firstAtOrAfter finds the first record of a batch, at or after an offset, with such a timestamp.
-func firstAtOrAfter(batch record.Batch, timestamp, startOffset int64) (TimestampOffset, bool, error) {
-	var records record.Iterator
-	if err := records.Reset(batch); err != nil {
+func (s *segment) firstAtOrAfter(batch record.Batch, timestamp, startOffset int64) (TimestampOffset, bool, error) {
+	found, ok, err := s.env.lookup.OffsetForTimestamp(batch, timestamp, startOffset)
+	if !ok || err != nil {
 		return TimestampOffset{}, false, err
 	}
-	for records.Next() {
-		if records.Timestamp() >= timestamp && records.Offset() >= startOffset {
-			return TimestampOffset{
-				Offset: records.Offset(), Timestamp: records.Timestamp(), Epoch: batch.LeaderEpoch(),
-			}, true, nil
-		}
-	}
-	return TimestampOffset{}, false, records.Err()
+	return TimestampOffset{Offset: found.Offset, Timestamp: found.Timestamp, Epoch: batch.LeaderEpoch()}, true, nil
 }
 
 // MaxTimestamp finds the first of the local records below upTo that have the largest timestamp.
@@ -219,7 +212,7 @@ func (v *segmentView) maxTimestampBefore(upTo, startOffset int64) (largest Times
 	if err != nil {
 		return largest, false, err
 	}
-	return firstAtOrAfter(batch, largest.Timestamp, startOffset)
+	return v.segment.firstAtOrAfter(batch, largest.Timestamp, startOffset)
 }
 
 // largestFrom is the first record with the largest timestamp among those of a batch at or after an offset.
@@ -229,16 +222,9 @@ func (v *segmentView) largestFrom(place batchPlace, startOffset int64) (Timestam
 	if err != nil {
 		return largest, err
 	}
-	var records record.Iterator
-	if err := records.Reset(batch); err != nil {
+	found, ok, err := v.segment.env.lookup.MaxTimestamp(batch, startOffset)
+	if !ok || err != nil {
 		return largest, err
 	}
-	for records.Next() {
-		if records.Offset() >= startOffset && records.Timestamp() > largest.Timestamp {
-			largest = TimestampOffset{
-				Offset: records.Offset(), Timestamp: records.Timestamp(), Epoch: batch.LeaderEpoch(),
-			}
-		}
-	}
-	return largest, records.Err()
+	return TimestampOffset{Offset: found.Offset, Timestamp: found.Timestamp, Epoch: batch.LeaderEpoch()}, nil
 }

@@ -392,7 +392,7 @@ func (s *segment) findMaxTimestampOffset(file vfs.File) {
 	if err != nil {
 		return
 	}
-	if found, ok, err := firstAtOrAfter(batch, s.state.MaxTimestamp, 0); ok && err == nil {
+	if found, ok, err := s.firstAtOrAfter(batch, s.state.MaxTimestamp, 0); ok && err == nil {
 		s.state.MaxTimestampOffset = found.Offset
 	}
 }

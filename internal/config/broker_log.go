@@ -3,14 +3,14 @@ package config
 // brokerLogRows are the settings of what a log is and does.
 func brokerLogRows() []row {
 	return []row{
-		{"compression.gzip.level", Int, "-1", ClusterWide, gzipLevel, Later,
+		{"compression.gzip.level", Int, "-1", ClusterWide, gzipLevel, Acts,
 			"Default of the topic setting compression.gzip.level."},
-		{"compression.lz4.level", Int, "9", ClusterWide, between(1, 17), Later,
+		{"compression.lz4.level", Int, "9", ClusterWide, between(1, 17), Acts,
 			"Default of the topic setting compression.lz4.level."},
 		{"compression.type", String,
 			"producer", ClusterWide, oneOf("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer"), Acts,
 			"Default of the topic setting compression.type."},
-		{"compression.zstd.level", Int, "3", ClusterWide, between(-131072, 22), Later,
+		{"compression.zstd.level", Int, "3", ClusterWide, between(-131072, 22), Acts,
 			"Default of the topic setting compression.zstd.level."},
 		{"cordoned.log.dirs", List, "", PerBroker, nil, Later,
 			"Directories of log.dirs that get no new partitions."},
@@ -97,7 +97,7 @@ func brokerLogRows() []row {
 			"Default of segment.bytes."},
 		{"log.segment.delete.delay.ms", Long, "60000", ClusterWide, atLeast(0), Acts,
 			"Default of file.delete.delay.ms."},
-		{"max.decompressed.message.bytes", Int, "2147483639", ClusterWide, between(1, 2147483639), Later,
+		{"max.decompressed.message.bytes", Int, "2147483639", ClusterWide, between(1, 2147483639), Acts,
 			"Default of the topic setting max.decompressed.message.bytes."},
 		{"message.max.bytes", Int, "1048588", ClusterWide, atLeast(0), Acts,
 			"Default of max.message.bytes."},

@@ -12,6 +12,8 @@ type TopicConfig struct {
 	CleanupCompact, CleanupDelete bool
 	// CompressionType is the codec in which batches are stored, or "producer" to keep the producer's.
 	CompressionType string
+	// CompressionGzipLevel, CompressionLZ4Level and CompressionZstdLevel are used where the broker compresses.
+	CompressionGzipLevel, CompressionLZ4Level, CompressionZstdLevel int32
 	// RetentionMs and RetentionBytes bound the whole log, local and remote; −1 is no limit.
 	RetentionMs, RetentionBytes int64
 	// LocalRetentionMs and LocalRetentionBytes bound the local copy of what is remote; −1 is no limit, −2 is as total.
@@ -24,7 +26,8 @@ type TopicConfig struct {
 	SegmentIndexBytes, IndexIntervalBytes int32
 	// MaxMessageBytes is the size of the largest batch, as it comes.
 	MaxMessageBytes int32
-	// MaxDecompressedMessageBytes is the size of the largest record once it is decompressed.
+	// MaxDecompressedMessageBytes is the size of the largest record of a compressed batch once it is
+	// decompressed.
 	MaxDecompressedMessageBytes int32
 	// MinInsyncReplicas is how many replicas acks=all needs, to be capped at the number of replicas.
 	MinInsyncReplicas int32
@@ -92,6 +95,9 @@ func ResolveTopic(overrides map[string]string, broker func(name string) (value s
 		CleanupCompact:              slices.Contains(policy, "compact"),
 		CleanupDelete:               slices.Contains(policy, "delete"),
 		CompressionType:             r.text("compression.type"),
+		CompressionGzipLevel:        r.int("compression.gzip.level"),
+		CompressionLZ4Level:         r.int("compression.lz4.level"),
+		CompressionZstdLevel:        r.int("compression.zstd.level"),
 		RetentionMs:                 unlimited(r.long("retention.ms")),
 		RetentionBytes:              unlimited(r.long("retention.bytes")),
 		LocalRetentionMs:            r.long("local.retention.ms"),

@@ -23,7 +23,8 @@ func TestResolveTopicWithNothingSetIsKafkasDefaults(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := TopicConfig{
-		CleanupDelete: true, CompressionType: "producer", RetentionMs: 604800000, RetentionBytes: -1,
+		CleanupDelete: true, CompressionType: "producer", CompressionGzipLevel: -1, CompressionLZ4Level: 9,
+		CompressionZstdLevel: 3, RetentionMs: 604800000, RetentionBytes: -1,
 		LocalRetentionMs: -2, LocalRetentionBytes: -2, SegmentBytes: 1 << 30, SegmentMs: 604800000,
 		SegmentIndexBytes: 10485760, IndexIntervalBytes: 4096, MaxMessageBytes: 1048588,
 		MaxDecompressedMessageBytes: 2147483639, MinInsyncReplicas: 1, TimestampBeforeMaxMs: math.MaxInt64,
@@ -210,7 +211,6 @@ func TestExactlyTheTopicSettingsOfTheTableAreResolved(t *testing.T) {
 		"remote.log.delete.on.disable": "true", "remote.storage.enable": "true", "min.cleanable.dirty.ratio": "0.7",
 		"unclean.leader.election.enable": "true", "segment.bytes": "2000000",
 		// Nothing reads these yet, nor will what reads them be a part of TopicConfig.
-		"compression.gzip.level": "", "compression.lz4.level": "", "compression.zstd.level": "",
 		"errors.deadletterqueue.group.enable": "", "leader.replication.throttled.replicas": "",
 		"follower.replication.throttled.replicas": "",
 	}

@@ -181,15 +181,9 @@ func (o *object) largest(ctx context.Context, at batchAt, from int64) (
 	if err != nil {
 		return best, false, err
 	}
-	var records record.Iterator
-	if err := records.Reset(batch); err != nil {
+	match, ok, err := o.reader.lookup.MaxTimestamp(batch, from)
+	if !ok || err != nil {
 		return best, false, err
 	}
-	for records.Next() {
-		if records.Offset() >= from && (!ok || records.Timestamp() > best.Timestamp) {
-			best = o.at(record.TimestampOffset{Offset: records.Offset(), Timestamp: records.Timestamp()})
-			ok = true
-		}
-	}
-	return best, ok, records.Err()
+	return o.at(match), true, nil
 }

@@ -110,7 +110,7 @@ func (c *Contents) findMaxTimestamp(data io.ReaderAt, largest extent) error {
 	}
 	var lookup record.Lookup
 	c.MaxTimestampOffset = batch.LastOffset()
-	if found, ok, err := lookup.MaxTimestamp(batch); ok && err == nil {
+	if found, ok, err := lookup.MaxTimestamp(batch, batch.BaseOffset()); ok && err == nil {
 		c.MaxTimestampOffset = found.Offset
 	}
 	return nil
