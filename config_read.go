@@ -160,7 +160,10 @@ func (r *reader) boolean(name string) bool {
 const longest = 100 * 365 * 24 * time.Hour
 
 func (r *reader) milliseconds(name string) time.Duration {
-	n := r.long(name)
+	return milliseconds(r.long(name))
+}
+
+func milliseconds(n int64) time.Duration {
 	if n > longest.Milliseconds() {
 		return longest
 	}

@@ -76,6 +76,8 @@ type Node struct {
 	server    *server.Server
 	admin     *admin.Server
 
+	live atomic.Pointer[liveSettings] // what applySettings has last taken over; set once the metadata is open
+
 	addresses   []string // of the listeners
 	httpAddress string
 	ready       atomic.Bool

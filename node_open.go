@@ -65,7 +65,12 @@ func (n *Node) openMetadata(ctx context.Context) error {
 	if err := n.meta.WaitReady(ctx); err != nil {
 		return err
 	}
-	return n.claimMetadata(ctx)
+	if err := n.claimMetadata(ctx); err != nil {
+		return err
+	}
+	live := n.liveAt(n.meta.Image())
+	n.live.Store(&live)
+	return nil
 }
 
 // databaseFS is where the two databases live. As long as firn.log.dirs.reserve.bytes asks for some room to be left, a
@@ -129,7 +134,7 @@ func (n *Node) openLogs(ctx context.Context) error {
 		Store: n.state.Space(state.SpaceStorage), SyncStore: n.state.Flush,
 		Policy: n.flushPolicy(), ReserveBytes: n.config.Log.ReserveBytes,
 		MetadataDir: n.config.MetadataDir, MetadataFull: n.metadataFull,
-		ProducerExpiration: n.config.Log.ProducerIDExpiration,
+		ProducerExpiration: n.live.Load().producerExpiration,
 		Remote:             n.remoteRange,
 		Events:             n.storageEvents(),
 		Logger:             n.logger, Registerer: n.deps.Registry,

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"path/filepath"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus/collectors"
 
@@ -30,18 +31,18 @@ func (n *Node) openTier(ctx context.Context) error {
 	if err := n.openBucket(ctx); err != nil {
 		return err
 	}
-	tier := n.config.Tier
+	tier, live := n.config.Tier, n.live.Load()
 	n.tier = tiering.New(tiering.Options{
 		Logger: n.logger, Registerer: n.deps.Registry,
 		BrokerID: n.config.NodeID, ClusterID: n.meta.Image().ClusterID,
 		Bucket: n.bucket, Metadata: n.meta, Garbage: n.meta, Logs: n.logs, Layers: n.layers,
 		Config: tiering.Config{
 			TaskInterval:      tier.TaskInterval,
-			UploadConcurrency: tier.UploadConcurrency,
+			UploadConcurrency: live.uploads,
 			UploadDeadline:    tier.UploadDeadline,
 			Reservation:       tier.Reservation,
 			Grace:             tier.Grace,
-			FetchConcurrency:  tier.FetchConcurrency,
+			FetchConcurrency:  live.remoteReads,
 			FetchQueue:        tier.FetchQueue,
 			FetchMemoryBytes:  tier.FetchMemoryBytes,
 			ReadAheadBytes:    tier.ReadAheadBytes,
@@ -79,7 +80,7 @@ func (n *Node) openReplicas(context.Context) error {
 		BrokerID: n.config.NodeID, Logs: n.logs, Remote: n.tier, Logger: n.logger,
 		FlushPolicy:          n.flushPolicy(),
 		HeaderOnlyValidation: n.config.Log.HeaderOnlyValidation,
-		RemoteFetchMaxWait:   n.config.Tier.FetchMaxWait,
+		RemoteFetchMaxWait:   func() time.Duration { return n.live.Load().remoteFetchMaxWait },
 		Layers:               n.layers,
 		Registerer:           n.deps.Registry,
 		MaxPartitionSeries:   n.config.Metrics.MaxPartitions,
@@ -96,7 +97,10 @@ func (n *Node) openReplicas(context.Context) error {
 // openServers opens the listeners, tells the cluster how to reach them, and serves.
 func (n *Node) openServers(ctx context.Context) error {
 	handlers := api.New(n.apiOptions())
-	n.server = server.New(n.logger, n.deps.Registry, n.deps.Network, n.config.Server, handlers.Dispatch)
+	cfg := n.config.Server
+	cfg.ConnectionLimits = n.live.Load().connections
+	n.server = server.New(n.logger, n.deps.Registry, n.deps.Network, cfg, handlers.Dispatch)
+	n.meta.Watch(n.applySettings)
 	addresses := make([]net.Addr, len(n.config.Listeners))
 	for i, listener := range n.config.Listeners {
 		address, err := n.server.Listen(ctx, listener.Name, listener.Address)
@@ -136,7 +140,7 @@ func (n *Node) apiOptions() api.Options {
 		AutoCreateTopics:         n.config.Topics.AutoCreate,
 		FetchMaxBytes:            n.config.Fetch.MaxBytes,
 		FetchSessionSlots:        n.config.Fetch.SessionSlots,
-		RemoteListOffsetsTimeout: n.config.Tier.ListOffsetsTimeout,
+		RemoteListOffsetsTimeout: func() time.Duration { return n.live.Load().listOffsetsTimeout },
 	}
 }
 

@@ -67,6 +67,12 @@ func New(options Options) *Manager {
 	return m
 }
 
+// SetConcurrency changes how many uploads, and how many requests of reads, there are at a time.
+func (m *Manager) SetConcurrency(uploads, reads int) {
+	m.uploader.SetConcurrency(uploads)
+	m.reader.SetConcurrency(reads)
+}
+
 // Run copies, reads and collects until ctx ends.
 func (m *Manager) Run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)

@@ -45,13 +45,13 @@ type Options struct {
 	// Layers are the broker's settings with their origin, those altered at run time from the image included.
 	Layers func(*image.Image) config.BrokerLayers
 
-	DefaultPartitions        int32         // num.partitions
-	DefaultReplicationFactor int16         // default.replication.factor
-	DeleteTopicEnable        bool          // delete.topic.enable
-	AutoCreateTopics         bool          // auto.create.topics.enable
-	FetchMaxBytes            int           // fetch.max.bytes
-	FetchSessionSlots        int           // max.incremental.fetch.session.cache.slots
-	RemoteListOffsetsTimeout time.Duration // remote.list.offsets.request.timeout.ms
+	DefaultPartitions        int32                // num.partitions
+	DefaultReplicationFactor int16                // default.replication.factor
+	DeleteTopicEnable        bool                 // delete.topic.enable
+	AutoCreateTopics         bool                 // auto.create.topics.enable
+	FetchMaxBytes            int                  // fetch.max.bytes
+	FetchSessionSlots        int                  // max.incremental.fetch.session.cache.slots
+	RemoteListOffsetsTimeout func() time.Duration // remote.list.offsets.request.timeout.ms
 }
 
 // Handlers serve the APIs of one broker.

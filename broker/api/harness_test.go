@@ -87,7 +87,7 @@ func newTestNodeWith(t *testing.T, static map[string]string, policy storage.Flus
 	n.replicas = replica.NewManager(replica.Options{
 		Registerer: n.registry, MaxPartitionSeries: 10,
 		BrokerID: testBroker, Logs: n.logs, Remote: n.remote, Logger: logger,
-		FlushPolicy: policy, RemoteFetchMaxWait: time.Second, Layers: layers,
+		FlushPolicy: policy, RemoteFetchMaxWait: aSecond, Layers: layers,
 	})
 	n.meta.Watch(n.replicas.Apply)
 	must(n.meta.Propose(ctx, command.RegisterBroker{
@@ -112,7 +112,7 @@ func newTestNodeWith(t *testing.T, static map[string]string, policy storage.Flus
 			quorum, err := n.meta.Quorum()
 			return QuorumState{LeaderEpoch: int64(quorum.Term), LastIndex: int64(quorum.Index)}, err
 		},
-		DeleteTopicEnable: true, FetchMaxBytes: 50 << 20, FetchSessionSlots: 3, RemoteListOffsetsTimeout: time.Second,
+		DeleteTopicEnable: true, FetchMaxBytes: 50 << 20, FetchSessionSlots: 3, RemoteListOffsetsTimeout: aSecond,
 	})
 	n.conn = &wire.Conn{
 		Listener: "PLAINTEXT", Context: ctx,
@@ -129,6 +129,8 @@ func newTestNodeWith(t *testing.T, static map[string]string, policy storage.Flus
 	})
 	return n
 }
+
+func aSecond() time.Duration { return time.Second }
 
 func check(t *testing.T, err error) {
 	t.Helper()

@@ -78,18 +78,7 @@ func (h *Handlers) alterTopic(asked *kmsg.IncrementalAlterConfigsRequestResource
 	if err != nil {
 		return nil, err
 	}
-	after := maps.Clone(topic.Configs)
-	if after == nil {
-		after = map[string]string{}
-	}
-	for _, op := range ops {
-		if op.Value == nil {
-			delete(after, op.Name)
-			continue
-		}
-		after[op.Name] = *op.Value
-	}
-	return ops, config.CheckTopicChange(topic.Configs, after, h.options.Layers(img).Lookup)
+	return ops, config.CheckTopicChange(topic.Configs, withOps(topic.Configs, ops), h.options.Layers(img).Lookup)
 }
 
 // topicValue answers what a setting of the topic is now, whoever set it: appending to a list begins there.
@@ -110,7 +99,8 @@ func (h *Handlers) alterBroker(asked *kmsg.IncrementalAlterConfigsRequestResourc
 			return nil, err
 		}
 	}
-	lookup := h.options.Layers(h.options.Metadata.Image()).Lookup
+	layers := h.options.Layers(h.options.Metadata.Image())
+	lookup := layers.Lookup
 	ops, err := resolveOps(asked, config.LookupBroker, func(name string) string {
 		value, _ := lookup(name)
 		return value
@@ -123,7 +113,28 @@ func (h *Handlers) alterBroker(asked *kmsg.IncrementalAlterConfigsRequestResourc
 			return nil, err
 		}
 	}
-	return ops, nil
+	altered := &layers.Dynamic
+	if asked.ResourceName == "" {
+		altered = &layers.DynamicDefault
+	}
+	*altered = withOps(*altered, ops)
+	return ops, config.CheckBrokerDefaults(layers.Lookup)
+}
+
+// withOps is what is set once the operations are done.
+func withOps(before map[string]string, ops []command.ConfigOp) map[string]string {
+	after := maps.Clone(before)
+	if after == nil {
+		after = map[string]string{}
+	}
+	for _, op := range ops {
+		if op.Value == nil {
+			delete(after, op.Name)
+			continue
+		}
+		after[op.Name] = *op.Value
+	}
+	return after
 }
 
 // resolveOps turns the request's operations into plain values: what is appended to and subtracted from is computed

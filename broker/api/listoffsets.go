@@ -21,7 +21,7 @@ func (h *Handlers) listOffsets(_ context.Context, req *wire.Request) wire.Reply 
 	if err != nil {
 		return h.malformed(req, err)
 	}
-	timeout := h.options.RemoteListOffsetsTimeout
+	timeout := h.options.RemoteListOffsetsTimeout()
 	if req.Version >= 10 && request.TimeoutMillis > 0 {
 		timeout = min(timeout, time.Duration(request.TimeoutMillis)*time.Millisecond)
 	}

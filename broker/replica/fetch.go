@@ -61,7 +61,7 @@ func (m *Manager) Fetch(ctx context.Context, params FetchParams, partitions []Fe
 	cold := f.readLocal()
 	wait := params.MaxWait
 	if len(cold) > 0 {
-		wait = max(wait, m.options.RemoteFetchMaxWait)
+		wait = max(wait, m.options.RemoteFetchMaxWait())
 	}
 	answered := complete(f.results, params.MinBytes)
 	if !answered && wait <= 0 {

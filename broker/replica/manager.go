@@ -29,7 +29,7 @@ type Options struct {
 	HeaderOnlyValidation bool
 	// RemoteFetchMaxWait is how long a fetch waits for the object store although its own wait is shorter
 	// (remote.fetch.max.wait.ms, KIP-1018).
-	RemoteFetchMaxWait time.Duration
+	RemoteFetchMaxWait func() time.Duration
 	// Registerer takes the metrics; nil registers nothing. Series per partition are left out while there are more
 	// than MaxPartitionSeries partitions (firn.metrics.partitions.max).
 	Registerer         prometheus.Registerer

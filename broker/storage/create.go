@@ -166,7 +166,7 @@ func (l *Log) create() error {
 	if err := writePartitionMetadata(l.env.fs, l.folder.path(), l.id); err != nil {
 		return err
 	}
-	l.producers = newProducerState(start, l.env.expireMs)
+	l.producers = newProducerState(start, &l.env.expireMs)
 	l.endOffset.Store(start)
 	l.publish(checkpoint{
 		LogStartOffset: logStart, LocalStart: start, HighWatermark: start, FlushedOffset: start,

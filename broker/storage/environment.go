@@ -20,8 +20,8 @@ type environment struct {
 	events    Events
 	logger    *slog.Logger
 	metrics   *metrics
-	expireMs  int64 // producer.id.expiration.ms
-	reserve   int64 // firn.log.dirs.reserve.bytes
+	expireMs  atomic.Int64 // producer.id.expiration.ms
+	reserve   int64        // firn.log.dirs.reserve.bytes
 	// metadata watches the disk of the metadata directory; its path is empty if nothing has to be left there.
 	metadata     spaceWatch
 	metadataFull func() bool

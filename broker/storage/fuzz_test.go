@@ -52,7 +52,7 @@ func FuzzProducerSnapshot(f *testing.F) {
 		if again := AppendProducerSnapshot(nil, entries); !bytes.Equal(again, data) {
 			t.Fatalf("% x\n% x", data, again)
 		}
-		state := newProducerState(0, 1000)
+		state := newProducerState(0, expireAfter(1000))
 		state.restore(entries, 10, 0)
 		if _, err := ParseProducerSnapshot(AppendProducerSnapshot(nil, state.snapshot())); err != nil {
 			t.Fatal(err)

@@ -145,13 +145,13 @@ func newEnvironment(opts ManagerOptions) (*environment, error) {
 		syncStore: opts.SyncStore,
 		logger:    opts.Logger,
 		metrics:   metrics,
-		expireMs:  cmp.Or(opts.ProducerExpiration, defaultProducerExpiration).Milliseconds(),
 		reserve:   opts.ReserveBytes,
 		metadata:  spaceWatch{path: opts.MetadataDir},
 		files:     newOpenCache[vfs.File](cmp.Or(opts.MaxOpenFiles, defaultOpenFiles)),
 		maps:      newOpenCache[*indexMaps](cmp.Or(opts.MaxOpenIndexes, defaultOpenIndexes)),
 		remote:    opts.Remote,
 	}
+	env.expireMs.Store(cmp.Or(opts.ProducerExpiration, defaultProducerExpiration).Milliseconds())
 	if env.syncStore == nil {
 		env.syncStore = func() error { return nil }
 	}
@@ -222,6 +222,11 @@ func (m *Manager) Run(ctx context.Context) error {
 	group.Go(func() error { return m.checkpointRegularly(ctx) })
 	group.Go(func() error { return m.removeFolders(ctx) })
 	return group.Wait()
+}
+
+// SetProducerExpiration changes how long a producer is remembered after its last batch (producer.id.expiration.ms).
+func (m *Manager) SetProducerExpiration(expiration time.Duration) {
+	m.env.expireMs.Store(expiration.Milliseconds())
 }
 
 // checkpointInterval bounds how far what the state database knows lags behind: start-up reads what was written since.

@@ -78,13 +78,13 @@ func (l *Log) currentSnapshot(offset int64) []byte {
 func (l *Log) restoreProducers(endOffset, now int64) (*producerState, error) {
 	saved, err := l.savedProducers()
 	if err != nil {
-		return newProducerState(0, l.env.expireMs), err
+		return newProducerState(0, &l.env.expireMs), err
 	}
 	return l.restoreFrom(saved, endOffset, now), nil
 }
 
 func (l *Log) restoreFrom(saved []savedProducers, endOffset, now int64) *producerState {
-	state := newProducerState(0, l.env.expireMs)
+	state := newProducerState(0, &l.env.expireMs)
 	firstLocal := l.firstBase()
 	for _, checkpoint := range slices.Backward(saved) {
 		if !l.fits(checkpoint, endOffset) {

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"math"
 	"slices"
+	"sync/atomic"
 
 	"github.com/firnlog/firn/broker/record"
 	"github.com/firnlog/firn/internal/kafka"
@@ -89,13 +90,13 @@ type unstableTransaction struct {
 
 // producerState is the state of all producers of a log up to an offset.
 type producerState struct {
-	endOffset int64 // exclusive
-	expireMs  int64
+	endOffset int64         // exclusive
+	expireMs  *atomic.Int64 // of all logs: producer.id.expiration.ms
 	producers map[int64]*producer
 	unstable  []unstableTransaction // by first offset
 }
 
-func newProducerState(endOffset, expireMs int64) *producerState {
+func newProducerState(endOffset int64, expireMs *atomic.Int64) *producerState {
 	return &producerState{endOffset: endOffset, expireMs: expireMs, producers: map[int64]*producer{}}
 }
 
@@ -188,7 +189,7 @@ func (s *producerState) firstUnstable(highWatermark int64) (offset int64, found 
 }
 
 func (s *producerState) expired(p *producer, now int64) bool {
-	return p.txnFirstOffset < 0 && now-p.appendedAt >= s.expireMs
+	return p.txnFirstOffset < 0 && now-p.appendedAt >= s.expireMs.Load()
 }
 
 // expire forgets producers that have been silent for too long; one with an open transaction stays.

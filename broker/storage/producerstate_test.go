@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/firnlog/firn/broker/record"
@@ -15,6 +16,12 @@ func produced(id int64, epoch int16, sequence int32, records int) record.Batch {
 	return batchOf(records, 1000, func(o *record.BuilderOptions) {
 		o.ProducerID, o.ProducerEpoch, o.BaseSequence = id, epoch, sequence
 	})
+}
+
+func expireAfter(ms int64) *atomic.Int64 {
+	var expireMs atomic.Int64
+	expireMs.Store(ms)
+	return &expireMs
 }
 
 func TestSequencesOfAProducer(t *testing.T) {
@@ -40,7 +47,7 @@ func TestSequencesOfAProducer(t *testing.T) {
 		"refused ones leave no trace behind": "0:0+1=new 0:5+1=45 0:6+1=45 0:1+1=new",
 	} {
 		t.Run(name, func(t *testing.T) {
-			state, offset := newProducerState(0, 1000), int64(0)
+			state, offset := newProducerState(0, expireAfter(1000)), int64(0)
 			for _, word := range strings.Fields(batches) {
 				var epoch int16
 				var sequence int32

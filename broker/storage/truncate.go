@@ -47,7 +47,7 @@ func (l *Log) TruncateFullyAndStartAt(offset int64) error {
 // startAt needs the flushing token.
 func (l *Log) startAt(offset int64) error {
 	return l.cutTo(&truncation{
-		endOffset: offset, fresh: true, producers: newProducerState(offset, l.env.expireMs),
+		endOffset: offset, fresh: true, producers: newProducerState(offset, &l.env.expireMs),
 	})
 }
 

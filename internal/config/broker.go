@@ -41,13 +41,12 @@ func Nearest(name string) string {
 var brokerIndex = newIndex(brokerSettings())
 
 func brokerSettings() []Setting {
-	defaults, departures := topicDefaults(), departures()
+	departures := departures()
 	var settings []Setting
 	for _, row := range brokerRows() {
 		s := row.setting()
 		s.Synonyms = sameAs(row.name)
-		// What is read at start cannot change later, whatever Kafka allows; the defaults of topics can.
-		s.ReadOnly = row.update == ReadOnly || !defaults[row.name]
+		s.ReadOnly = row.update == ReadOnly || row.effect == Refused || readAtStart(row.name)
 		s.Internal = slices.Contains(internalBrokerSettings(), row.name)
 		if departure, ok := departures[row.name]; ok {
 			s.Default, s.HasDefault, s.Reason = departure.value, true, departure.reason
@@ -68,15 +67,14 @@ func brokerRows() []row {
 		brokerShareRows(), brokerTransactionRows(), brokerRemoteRows(), brokerReplicationRows(), brokerNodeRows())
 }
 
-// topicDefaults is the set of the broker settings that topics inherit from.
-func topicDefaults() map[string]bool {
-	defaults := map[string]bool{}
-	for _, setting := range topicIndex.rows {
-		for _, synonym := range setting.Synonyms {
-			defaults[synonym] = true
-		}
+// readAtStart tells which settings cannot change while the node runs although Kafka's can: listeners are opened once,
+// and what would keep new partitions out of a directory must not be taken before it does.
+func readAtStart(name string) bool {
+	switch name {
+	case "listeners", "listener.security.protocol.map", "cordoned.log.dirs":
+		return true
 	}
-	return defaults
+	return false
 }
 
 // sameAs lists the broker settings that say the same thing, the strongest first.
@@ -168,7 +166,7 @@ func internalBrokerSettings() []string {
 
 // CheckBrokerChange tells whether a broker setting may get a value at run time; nil takes an earlier one back, which
 // is always allowed: of what cannot be set there is nothing to take. Its error carries INVALID_REQUEST, as Kafka's
-// does. Only the defaults of topics may change: everything else is read at start.
+// does. What does nothing here may change too, as it may stand in a file.
 func CheckBrokerChange(name string, value *string) error {
 	if value == nil {
 		return nil
@@ -184,6 +182,19 @@ func CheckBrokerChange(name string, value *string) error {
 	}
 	if err := setting.ValidateBroker(*value); err != nil {
 		return refused("%w", err)
+	}
+	return nil
+}
+
+// CheckBrokerDefaults tells whether the defaults of topics fit each other as a change would leave them. Its error carries
+// INVALID_REQUEST, as Kafka's does.
+func CheckBrokerDefaults(broker BrokerLookup) error {
+	next, err := ResolveTopic(nil, broker)
+	if err == nil {
+		err = checkLocalRetention(next)
+	}
+	if err != nil {
+		return refused("the defaults of topics: %v", err)
 	}
 	return nil
 }
@@ -206,6 +217,10 @@ func (s Setting) ValidateBroker(value string) error {
 	case "log.roll.jitter.ms", "log.flush.interval.ms", "log.flush.scheduler.interval.ms":
 		if n, _ := ParseLong(value); n < 0 {
 			return fmt.Errorf("invalid value %q for %s: must be at least 0", value, s.Name)
+		}
+	case "max.connections":
+		if n, _ := ParseLong(value); n < 1 {
+			return fmt.Errorf("invalid value %q for %s: at least one connection must be allowed", value, s.Name)
 		}
 	case "log.dir", "log.dirs", "listeners", "advertised.listeners", "process.roles":
 		if len(ParseList(value)) == 0 {

@@ -53,23 +53,10 @@ func checkRemote(next TopicConfig, broker BrokerLookup) error {
 	if next.CleanupCompact {
 		return invalid("remote.storage.enable is only possible with cleanup.policy=delete or an empty one")
 	}
-	limits := []struct {
-		unit                         string
-		total, local, effective, lag int64
-	}{
-		{"ms", next.RetentionMs, next.LocalRetentionMs, next.EffectiveLocalRetentionMs(), next.RemoteCopyLagMs},
-		{"bytes", next.RetentionBytes, next.LocalRetentionBytes, next.EffectiveLocalRetentionBytes(),
-			next.RemoteCopyLagBytes},
+	if err := checkLocalRetention(next); err != nil {
+		return err
 	}
-	for _, limit := range limits {
-		if limit.total != noLimit && limit.local == noLimit {
-			return invalid("local.retention.%s must not be -1 (no limit) while retention.%s is %d",
-				limit.unit, limit.unit, limit.total)
-		}
-		if limit.total != noLimit && limit.local > limit.total {
-			return invalid("local.retention.%s (%d) must not exceed retention.%s (%d)",
-				limit.unit, limit.local, limit.unit, limit.total)
-		}
+	for _, limit := range retentionLimits(next) {
 		if next.RemoteCopyDisable && limit.effective != limit.total {
 			return invalid("with remote.log.copy.disable=true, local.retention.%s (%d) and retention.%s (%d) must be "+
 				"the same, since nothing more is copied", limit.unit, limit.local, limit.unit, limit.total)
@@ -77,6 +64,35 @@ func checkRemote(next TopicConfig, broker BrokerLookup) error {
 		if limit.lag > 0 && limit.effective != noLimit && limit.lag > limit.effective {
 			return invalid("remote.copy.lag.%s (%d) must not exceed local.retention.%s (%d)",
 				limit.unit, limit.lag, limit.unit, limit.effective)
+		}
+	}
+	return nil
+}
+
+// retentionLimit is what a topic may hold in one unit: in all, locally, and the lag of what is copied.
+type retentionLimit struct {
+	unit                         string
+	total, local, effective, lag int64
+}
+
+func retentionLimits(next TopicConfig) []retentionLimit {
+	return []retentionLimit{
+		{"ms", next.RetentionMs, next.LocalRetentionMs, next.EffectiveLocalRetentionMs(), next.RemoteCopyLagMs},
+		{"bytes", next.RetentionBytes, next.LocalRetentionBytes, next.EffectiveLocalRetentionBytes(),
+			next.RemoteCopyLagBytes},
+	}
+}
+
+// checkLocalRetention: the local part cannot be kept for longer than the whole.
+func checkLocalRetention(next TopicConfig) error {
+	for _, limit := range retentionLimits(next) {
+		if limit.total != noLimit && limit.local == noLimit {
+			return invalid("local.retention.%s must not be -1 (no limit) while retention.%s is %d",
+				limit.unit, limit.unit, limit.total)
+		}
+		if limit.total != noLimit && limit.local > limit.total {
+			return invalid("local.retention.%s (%d) must not exceed retention.%s (%d)",
+				limit.unit, limit.local, limit.unit, limit.total)
 		}
 	}
 	return nil

@@ -50,28 +50,41 @@ type Reader struct {
 	chunks  chunks
 	ahead   readAhead
 	slots   *slots
-	lookup  record.Lookup
-	work    sync.WaitGroup // requests, downloads and look-ups under way
-	warned  atomic.Int64   // when a failure was last logged, in Unix nanoseconds
+	// mostSlots: what is being downloaded cannot be evicted, so no more may be than there is room for.
+	mostSlots int
+	lookup    record.Lookup
+	work      sync.WaitGroup // requests, downloads and look-ups under way
+	warned    atomic.Int64   // when a failure was last logged, in Unix nanoseconds
 
 	mu      sync.Mutex      // guards the fields below
 	base    context.Context // Run's; nil while it does not run
 	pending int             // requests under way
+	// concurrency is how many requests run at a time, if there is memory for them.
+	concurrency int
 }
 
 // New makes a reader.
 func New(options Options) *Reader {
-	options.Concurrency = max(options.Concurrency, 1)
-	r := &Reader{options: options, metrics: newMetrics(options.Registerer)}
+	r := &Reader{
+		options: options, metrics: newMetrics(options.Registerer), concurrency: max(options.Concurrency, 1),
+	}
 	tailBytes := options.MemoryBytes / tailShare
 	chunkBytes := options.MemoryBytes - tailBytes
 	r.heads.init(options.Metadata)
 	r.tails.init(r, tailBytes)
 	r.chunks.init(r, chunkBytes)
 	r.ahead.init(options.ReadAheadBytes)
-	// What is being downloaded cannot be evicted, so no more may be than there is room for.
-	r.slots = newSlots(min(options.Concurrency, int(max(chunkBytes/maxChunkBytes, 1))))
+	r.mostSlots = int(max(chunkBytes/maxChunkBytes, 1))
+	r.slots = newSlots(min(r.concurrency, r.mostSlots))
 	return r
+}
+
+// SetConcurrency changes how many requests the bucket gets at a time. Those under way go on.
+func (r *Reader) SetConcurrency(requests int) {
+	r.mu.Lock()
+	r.concurrency = max(requests, 1)
+	r.mu.Unlock()
+	r.slots.setCount(min(max(requests, 1), r.mostSlots))
 }
 
 // tailShare is the part of the memory that is for tails: one in eight. The tail of a segment of 1 GiB with dense
@@ -102,7 +115,7 @@ func (r *Reader) enter() error {
 	switch {
 	case r.base == nil:
 		return errNotRunning
-	case r.pending >= r.options.Concurrency+r.options.Queue:
+	case r.pending >= r.concurrency+r.options.Queue:
 		return errTooMany
 	}
 	r.pending++

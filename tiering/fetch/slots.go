@@ -5,7 +5,8 @@ import "sync"
 // slots bounds how many requests the bucket gets at a time. Who waits for an answer goes before reading ahead.
 type slots struct {
 	mu     sync.Mutex // guards the fields below, and the tickets' fields
-	free   int
+	count  int
+	free   int // of count; negative while more are under way than a smaller count allows
 	urgent []*ticket
 	ahead  []*ticket // may hold tickets that have become urgent
 }
@@ -17,7 +18,16 @@ type ticket struct {
 	urgent  bool
 }
 
-func newSlots(count int) *slots { return &slots{free: count} }
+func newSlots(count int) *slots { return &slots{count: count, free: count} }
+
+// setCount changes how many requests there are at a time. Those under way go on.
+func (s *slots) setCount(count int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.free += count - s.count
+	s.count = count
+	s.call()
+}
 
 // enter queues. Whose ticket is granted leaves.
 func (s *slots) enter(urgent bool) *ticket {

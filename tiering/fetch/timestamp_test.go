@@ -171,3 +171,29 @@ func TestSlots(t *testing.T) {
 		t.Errorf("%d free slots", s.free)
 	}
 }
+
+func TestTheNumberOfSlotsChangesWhileTheyAreTaken(t *testing.T) {
+	s := newSlots(1)
+	isIn := func(t *ticket) bool {
+		select {
+		case <-t.granted:
+			return true
+		default:
+			return false
+		}
+	}
+	first, second, third := s.enter(true), s.enter(false), s.enter(true)
+	s.setCount(2)
+	if !isIn(first) || isIn(second) || !isIn(third) {
+		t.Error("a second slot goes to who is urgent")
+	}
+	s.setCount(1)
+	s.leave()
+	if isIn(second) {
+		t.Error("one of two has left, and there is one slot for the other")
+	}
+	s.leave()
+	if !isIn(second) {
+		t.Error("both have left, and who waits is not let in")
+	}
+}

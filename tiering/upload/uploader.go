@@ -11,6 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/firnlog/firn/broker/storage"
+	"github.com/firnlog/firn/internal/gate"
 	"github.com/firnlog/firn/internal/kafka"
 	"github.com/firnlog/firn/metastore/command"
 	"github.com/firnlog/firn/metastore/image"
@@ -58,7 +59,7 @@ type Options struct {
 type Uploader struct {
 	options Options
 	metrics metrics
-	slots   chan struct{} // holds a token for each upload under way
+	slots   *gate.Gate // for uploads under way
 }
 
 // New makes an uploader. It runs nothing: tasks do.
@@ -66,7 +67,7 @@ func New(options Options) *Uploader {
 	return &Uploader{
 		options: options,
 		metrics: newMetrics(options.Registerer),
-		slots:   make(chan struct{}, max(options.Concurrency, 1)),
+		slots:   gate.New(max(options.Concurrency, 1)),
 	}
 }
 
@@ -137,11 +138,12 @@ func (u *Uploader) discard(key string) {
 
 // acquire waits for a slot.
 func (u *Uploader) acquire(ctx context.Context) (free func(), err error) {
-	select {
-	case u.slots <- struct{}{}:
-		u.metrics.inFlight.Inc()
-		return func() { u.metrics.inFlight.Dec(); <-u.slots }, nil
-	case <-ctx.Done():
-		return nil, ctx.Err()
+	if err := u.slots.Enter(ctx); err != nil {
+		return nil, err
 	}
+	u.metrics.inFlight.Inc()
+	return func() { u.metrics.inFlight.Dec(); u.slots.Leave() }, nil
 }
+
+// SetConcurrency changes how many uploads there are at a time. Those under way go on.
+func (u *Uploader) SetConcurrency(uploads int) { u.slots.SetWidth(max(uploads, 1)) }

@@ -1,0 +1,118 @@
+package firn
+
+import (
+	"slices"
+	"time"
+
+	"github.com/firnlog/firn/broker/server"
+	"github.com/firnlog/firn/internal/config"
+	"github.com/firnlog/firn/metastore/image"
+)
+
+// liveSettings are the broker settings that may change while the node runs (KIP-226) and that no topic inherits. The
+// metastore owns what was altered; here it is laid over what the node was started with, once for each change, and
+// handed to the parts.
+type liveSettings struct {
+	connections        server.ConnectionLimits
+	producerExpiration time.Duration
+	uploads            int
+	remoteReads        int
+	remoteFetchMaxWait time.Duration
+	listOffsetsTimeout time.Duration
+}
+
+// liveAt is what holds by an image: of what was altered, this broker's own word goes before that for all.
+func (n *Node) liveAt(img *image.Image) liveSettings {
+	live := liveSettings{
+		connections:        n.config.Server.ConnectionLimits,
+		producerExpiration: n.config.Log.ProducerIDExpiration,
+		uploads:            n.config.Tier.UploadConcurrency,
+		remoteReads:        n.config.Tier.FetchConcurrency,
+		remoteFetchMaxWait: n.config.Tier.FetchMaxWait,
+		listOffsetsTimeout: n.config.Tier.ListOffsetsTimeout,
+	}
+	layers := n.layers(img)
+	for _, layer := range []map[string]string{layers.DynamicDefault, layers.Dynamic} {
+		for name, value := range layer {
+			if err := live.take(name, value); err != nil {
+				// It was checked before it was committed, by a table that allowed more.
+				n.logger.Error("a setting does not fit any more and is passed over", "setting", name, "err", err)
+			}
+		}
+	}
+	return live
+}
+
+// take takes over one setting; those that topics inherit, and those that do not act, are none of its business.
+func (s *liveSettings) take(name, value string) error {
+	switch name {
+	case "max.connections":
+		return takeInt(&s.connections.MaxConnections, value)
+	case "max.connections.per.ip":
+		return takeInt(&s.connections.MaxConnectionsPerIP, value)
+	case "max.connections.per.ip.overrides":
+		overrides, err := config.ParseConnectionOverrides(value)
+		if err == nil {
+			s.connections.MaxConnectionsPerIPOverrides = overrides
+		}
+		return err
+	case "producer.id.expiration.ms":
+		return takeMilliseconds(&s.producerExpiration, value)
+	case "remote.log.manager.copier.thread.pool.size":
+		return takeInt(&s.uploads, value)
+	case "remote.log.reader.threads":
+		return takeInt(&s.remoteReads, value)
+	case "remote.fetch.max.wait.ms":
+		return takeMilliseconds(&s.remoteFetchMaxWait, value)
+	case "remote.list.offsets.request.timeout.ms":
+		return takeMilliseconds(&s.listOffsetsTimeout, value)
+	}
+	return nil
+}
+
+func takeInt(to *int, value string) error {
+	number, err := config.ParseInt(value)
+	if err == nil {
+		*to = int(number)
+	}
+	return err
+}
+
+func takeMilliseconds(to *time.Duration, value string) error {
+	number, err := config.ParseLong(value)
+	if err == nil {
+		*to = milliseconds(number)
+	}
+	return err
+}
+
+// applySettings hands the settings of an image to the parts, if the broker's have changed.
+func (n *Node) applySettings(img *image.Image, delta image.Delta) {
+	ofBroker := func(changed image.ConfigResource) bool { return !changed.Topic }
+	if !delta.Reset && !slices.ContainsFunc(delta.ConfigsChanged, ofBroker) {
+		return
+	}
+	live := n.liveAt(img)
+	n.live.Store(&live)
+	n.logs.SetProducerExpiration(live.producerExpiration)
+	n.tier.SetConcurrency(live.uploads, live.remoteReads)
+	n.server.SetConnectionLimits(live.connections)
+	n.noteIdle(img)
+}
+
+// noteIdle says which of the settings that were altered at run time do nothing, as noteEffects does at the start.
+func (n *Node) noteIdle(img *image.Image) {
+	layers := n.layers(img)
+	var idle []string
+	for _, layer := range []map[string]string{layers.DynamicDefault, layers.Dynamic} {
+		for name := range layer {
+			if setting, _ := config.LookupBroker(name); setting.Effect != config.Acts && !slices.Contains(idle, name) {
+				idle = append(idle, name)
+			}
+		}
+	}
+	if len(idle) > 0 {
+		slices.Sort(idle)
+		n.logger.Info("settings were altered at run time that do not act here", "settings", idle)
+	}
+}
