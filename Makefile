@@ -28,6 +28,7 @@ export FIRN_VERSITYGW ?= $(BIN)/tools/versitygw
 export FIRN_GOPEERS ?= $(BIN)/tools/gopeers
 export FIRN_PYTHON ?= $(CACHE)/python/bin/python
 export FIRN_KAFKA_LIB ?= $(CACHE)/kafka
+export FIRN_JAVA_CLASSES ?= $(CACHE)/java
 
 .PHONY: help
 help: ## list the targets
@@ -80,7 +81,7 @@ lint: $(BIN)/tools/golangci-lint ## gofmt, go vet, golangci-lint
 ci: ## all that CI runs besides `make test`
 	$(MAKE) lint
 	$(MAKE) race RACE="$(RACE_CI)"
-	$(MAKE) python kafka-lib
+	$(MAKE) python java
 	FIRN_CI=1 $(MAKE) integration
 	$(MAKE) fuzz FUZZTIME=3000x # a number of runs: with a duration go test fails now and then as its own time ends
 
@@ -124,4 +125,12 @@ kafka-lib: $(CACHE)/kafka/.installed ## Kafka's own jars
 $(CACHE)/kafka/.installed: integration/clients/pom.xml
 	rm -rf $(CACHE)/kafka
 	$(MVN) --batch-mode --quiet -f $< dependency:copy-dependencies -DincludeScope=runtime -DoutputDirectory=$(CACHE)/kafka
+	@touch $@
+
+.PHONY: java
+java: $(CACHE)/java/.installed ## programs of the client tests with Java clients
+
+$(CACHE)/java/.installed: $(CACHE)/kafka/.installed $(wildcard integration/clients/java/*.java)
+	rm -rf $(CACHE)/java
+	javac -cp '$(CACHE)/kafka/*' -d $(CACHE)/java integration/clients/java/*.java
 	@touch $@

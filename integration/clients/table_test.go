@@ -43,6 +43,19 @@ func clients() []client {
 			name: "confluent-kafka", version: pin{"requirements.txt", `confluent-kafka==(\S+)`},
 			open: openPython("exchange.py"),
 		},
+		{
+			name: "kafka-clients", version: pin{"pom.xml", `<kafka.version>(.+)</`}, open: openJava("clients"),
+		},
+		{
+			name: "spring-kafka", version: pin{"pom.xml", `<spring-kafka.version>(.+)</`}, open: openJava("spring"),
+		},
+		{
+			name: "sarama", version: pin{"gopeers/go.mod", `IBM/sarama v(\S+)`}, open: openGo("sarama"),
+		},
+		{
+			name: "segmentio", version: pin{"gopeers/go.mod", `segmentio/kafka-go v(\S+)`}, open: openGo("segmentio"),
+			lacks: []lack{{reads, []feature{empties}, "its reader tells what is empty as null"}},
+		},
 	}
 }
 
@@ -61,5 +74,14 @@ func openPython(script string) func(*testing.T, *process.Node) peer {
 		t.Helper()
 		fallback := filepath.Join("..", "..", ".cache", "python", "bin", "python")
 		return program{path: process.Program(t, "FIRN_PYTHON", fallback), args: []string{script}, brokers: node.Kafka}
+	}
+}
+
+// openGo prepares the program of other Go clients with one of them.
+func openGo(library string) func(*testing.T, *process.Node) peer {
+	return func(t *testing.T, node *process.Node) peer {
+		t.Helper()
+		path := process.Program(t, "FIRN_GOPEERS", filepath.Join("..", "..", "bin", "tools", "gopeers"))
+		return program{path: path, args: []string{library}, brokers: node.Kafka}
 	}
 }
