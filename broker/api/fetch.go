@@ -18,6 +18,7 @@ type fetchCall struct {
 	handlers      *Handlers
 	version       int16
 	correlationID int32
+	conn          *wire.Conn
 	request       kmsg.FetchRequest
 
 	session    *fetchSession // nil without one
@@ -29,6 +30,7 @@ type fetchCall struct {
 
 	response wire.FetchResponse
 	answers  []wire.FetchPartitionResponse
+	hints    leaderHints
 }
 
 // fetchCalls is the pool of calls.
@@ -64,7 +66,7 @@ func (c *fetchCalls) put(call *fetchCall) {
 // (KIP-516). v0–v3 would need down-conversion, which Kafka 4 no longer does.
 func (h *Handlers) fetch(_ context.Context, req *wire.Request) wire.Reply {
 	call := h.calls.get()
-	call.handlers, call.version, call.correlationID = h, req.Version, req.CorrelationID
+	call.handlers, call.version, call.correlationID, call.conn = h, req.Version, req.CorrelationID, req.Conn
 	call.request.Default()
 	call.request.SetVersion(req.Version)
 	if err := wire.BoundedDecode(req, &call.request); err != nil {
@@ -169,6 +171,7 @@ func (c *fetchCall) place(previous, i int) {
 
 // encode ends the call.
 func (c *fetchCall) encode() *wire.Response {
+	c.response.NodeEndpoints = c.hints.endpoints
 	response := wire.EncodeFetchResponse(c.version, c.correlationID, &c.response)
 	c.handlers.calls.put(c)
 	return response
@@ -197,8 +200,9 @@ func (c *fetchCall) answer(i int, result *replica.FetchResult) wire.FetchPartiti
 	}
 	switch answer.ErrorCode {
 	case kafka.NotLeaderOrFollower, kafka.FencedLeaderEpoch:
-		if p := c.partitions[i].Partition; p != nil {
-			answer.CurrentLeader = &wire.Leader{ID: p.Leader(), Epoch: p.LeaderEpoch()}
+		if wanted := &c.wanted[i]; c.version >= fetchLeaderHintsFrom {
+			topic := c.handlers.namedTopic(wanted.topic, wanted.id)
+			answer.CurrentLeader = c.hints.hint(c.handlers, c.conn, topic, wanted.partition)
 		}
 	case kafka.UnknownServerError, kafka.KafkaStorageError:
 		c.handlers.options.Logger.Error("fetch failed", "err", result.Err)

@@ -23,6 +23,7 @@ type produceCall struct {
 	handlers      *Handlers
 	version       int16
 	correlationID int32
+	conn          *wire.Conn
 	response      wire.ProduceResponse
 	failed        bool
 	// waits and waiting are, for acks=all, the partitions to be committed and where in the response they stand.
@@ -39,7 +40,7 @@ func (h *Handlers) produce(_ context.Context, req *wire.Request) wire.Reply {
 	if err != nil {
 		return h.malformed(req, err)
 	}
-	call := &produceCall{handlers: h, version: req.Version, correlationID: req.CorrelationID}
+	call := &produceCall{handlers: h, version: req.Version, correlationID: req.CorrelationID, conn: req.Conn}
 	call.append(&view)
 	switch {
 	case view.Acks == acksNone && call.failed:
@@ -125,7 +126,7 @@ func (c *produceCall) find(topics *wire.ProduceTopics, partition int32) (*replic
 	return c.handlers.options.Replicas.PartitionByID(kafka.TopicIDPartition{ID: topics.ID(), Partition: partition})
 }
 
-// fail answers one partition with an error, the records to blame, and the leader if the client should go there.
+// fail answers one partition with an error and the records to blame.
 func (c *produceCall) fail(answer *wire.ProducePartitionResponse, p *replica.Partition, err error) {
 	c.failed = true
 	code, message := fail(err)
@@ -140,9 +141,6 @@ func (c *produceCall) fail(answer *wire.ProducePartitionResponse, p *replica.Par
 			answer.RecordErrors = append(answer.RecordErrors,
 				wire.RecordError{BatchIndex: one.BatchIndex, Message: one.Message})
 		}
-	}
-	if answer.ErrorCode == kafka.NotLeaderOrFollower && p != nil {
-		answer.CurrentLeader = &wire.Leader{ID: p.Leader(), Epoch: p.LeaderEpoch()}
 	}
 	if answer.ErrorCode == kafka.UnknownServerError {
 		c.handlers.options.Logger.Error("produce failed", "err", err)
@@ -179,5 +177,22 @@ func (c *produceCall) finish() *wire.Response {
 }
 
 func (c *produceCall) encode() *wire.Response {
+	if c.failed && c.version >= produceLeaderHintsFrom {
+		c.hintLeaders()
+	}
 	return wire.EncodeProduceResponse(c.version, c.correlationID, &c.response)
+}
+
+// hintLeaders tells who leads the partitions that this broker does not.
+func (c *produceCall) hintLeaders() {
+	var hints leaderHints
+	for i := range c.response.Topics {
+		topic := &c.response.Topics[i]
+		for j := range topic.Partitions {
+			if p := &topic.Partitions[j]; p.ErrorCode == kafka.NotLeaderOrFollower {
+				p.CurrentLeader = hints.hint(c.handlers, c.conn, c.handlers.namedTopic(topic.Name, topic.ID), p.Partition)
+			}
+		}
+	}
+	c.response.NodeEndpoints = hints.endpoints
 }
