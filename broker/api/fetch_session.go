@@ -18,8 +18,8 @@ const (
 	sessionEpochFinal   int32 = -1 // a full request without a session, which ends the one it names
 )
 
-// sessionIdle is how long a session must have been unused before a new one may take its place
-// (min.incremental.fetch.session.eviction.ms in Kafka, which has the same default).
+// sessionIdle is how long a session must have been unused before any new one may take its place, and how old it must be
+// before a larger one may (MIN_INCREMENTAL_FETCH_SESSION_EVICTION_MS, a constant in Kafka, too).
 const sessionIdle = 2 * time.Minute
 
 // fetchPartition is one partition that a client wants, as it last asked for it.
@@ -69,8 +69,9 @@ const untold = -1
 // fetchSession remembers what a client fetches, so that its requests and answers carry only what has changed. A nil
 // session stands for a request without one.
 type fetchSession struct {
-	id   int32
-	byID bool
+	id      int32
+	byID    bool
+	created time.Time
 
 	mu       sync.Mutex // guards the fields below
 	epoch    int32      // of the next request
@@ -281,14 +282,19 @@ func (s *fetchSession) wants(wanted []fetchPartition) []fetchPartition {
 func (c *sessionCache) create(request *kmsg.FetchRequest) *fetchSession {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if len(request.Topics) == 0 || len(c.sessions) >= c.slots && !c.evict() {
+	if len(request.Topics) == 0 {
 		return nil
 	}
+	now := time.Now()
 	session := &fetchSession{
-		id: c.freeID(), byID: request.Version >= fetchTopicIDsFrom,
-		epoch: 1, lastUsed: time.Now(), full: true, entries: map[sessionKey]*sessionEntry{},
+		byID: request.Version >= fetchTopicIDsFrom, created: now,
+		epoch: 1, lastUsed: now, full: true, entries: map[sessionKey]*sessionEntry{},
 	}
 	eachPartition(request, session.put)
+	if len(c.sessions) >= c.slots && !c.evict(len(session.entries), now) {
+		return nil
+	}
+	session.id = c.freeID()
 	c.sessions[session.id] = session
 	return session
 }
@@ -303,22 +309,32 @@ func (c *sessionCache) freeID() int32 {
 	}
 }
 
-// evict removes the session that has been unused for the longest time, if it is idle. The caller holds the lock.
-func (c *sessionCache) evict() bool {
-	var oldest *fetchSession
-	var since time.Time
+// evict makes room for a session of so many partitions: of the session that has been unused for the longest time, if
+// it is idle, else of the smallest one that is not new, if it has fewer partitions, since a large session saves more
+// (KIP-227). The caller holds the lock.
+func (c *sessionCache) evict(partitions int, now time.Time) bool {
+	var idlest, smallest *fetchSession
+	var lastUsed time.Time
+	fewest := partitions
 	for _, session := range c.sessions {
 		session.mu.Lock()
-		used := session.lastUsed
+		used, size := session.lastUsed, len(session.entries)
 		session.mu.Unlock()
-		if oldest == nil || used.Before(since) {
-			oldest, since = session, used
+		if idlest == nil || used.Before(lastUsed) {
+			idlest, lastUsed = session, used
+		}
+		if size < fewest && now.Sub(session.created) > sessionIdle {
+			smallest, fewest = session, size
 		}
 	}
-	if oldest == nil || time.Since(since) < sessionIdle {
+	switch {
+	case idlest != nil && now.Sub(lastUsed) > sessionIdle:
+		delete(c.sessions, idlest.id)
+	case smallest != nil:
+		delete(c.sessions, smallest.id)
+	default:
 		return false
 	}
-	delete(c.sessions, oldest.id)
 	return true
 }
 

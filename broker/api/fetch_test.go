@@ -3,6 +3,7 @@ package api
 import (
 	"errors"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -347,6 +348,52 @@ func TestFetchSessionsAreBounded(t *testing.T) {
 	if n.handlers.sessions.Len() != 3 || !ids[0] {
 		t.Errorf("%d sessions for 3 slots; session ids %v", n.handlers.sessions.Len(), ids)
 	}
+}
+
+// TestFetchSessionsGiveWay: to anyone when they are idle, to larger ones when they are not new any more.
+func TestFetchSessionsGiveWay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cache := newSessionCache(2)
+		begin := func(partitions int) int32 {
+			req := fetchRequest("a", kafka.TopicID{}, make([]int64, partitions)...)
+			req.Version, req.SessionEpoch = 12, 0
+			session, _, err := cache.begin(req, nil)
+			check(t, err)
+			if session == nil {
+				return 0
+			}
+			return session.id
+		}
+		alive := func(id int32) bool { return cache.sessions[id] != nil }
+		use := func(id int32) {
+			req := fetchRequest("a", kafka.TopicID{})
+			req.Version, req.SessionID, req.SessionEpoch, req.Topics = 12, id, cache.sessions[id].epoch, nil
+			_, _, err := cache.begin(req, nil)
+			check(t, err)
+		}
+		small, large := begin(1), begin(3)
+		if begin(9) != 0 || !alive(small) || !alive(large) {
+			t.Error("a session that is new and in use has given way")
+		}
+		time.Sleep(sessionIdle + time.Second)
+		use(small)
+		use(large)
+		if begin(1) != 0 {
+			t.Error("a session in use has given way to one that is not larger")
+		}
+		medium := begin(2)
+		if medium == 0 || alive(small) || !alive(large) {
+			t.Errorf("a larger session takes the place of the smallest: small lives %v, large lives %v", alive(small), alive(large))
+		}
+		time.Sleep(sessionIdle + time.Second)
+		use(medium)
+		if begin(1) == 0 || alive(large) || !alive(medium) {
+			t.Error("an idle session gives way to any")
+		}
+		if newSessionCache(0).create(fetchRequest("a", kafka.TopicID{}, 0)) != nil {
+			t.Error("there is a session where none may be")
+		}
+	})
 }
 
 func TestFetchAllocations(t *testing.T) {
