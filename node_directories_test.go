@@ -93,14 +93,17 @@ func TestALogDirectoryThatIsAwayAtTheStart(t *testing.T) {
 					if got, err := n.consume("t", p); got != "before" {
 						t.Errorf("consumed %q from %d, error %v", got, p, err)
 					}
+					n.expectServes("t", p)
 				}
+				failed := "two"
+				if name == "is missing" {
+					failed = "none" // an empty one has taken its place
+				}
+				n.expectOffline("t", failed, away)
 				for p := range int32(spread) {
 					if !slices.Contains(away, p) {
 						serves(p)
 						continue
-					}
-					if err := n.produce("t", p, "after"); !errors.Is(err, kerr.KafkaStorageError) {
-						t.Errorf("produce to %d, whose directory is away: %v", p, err)
 					}
 					if hasFolder(t, files, "one", p) || name == "is missing" && hasFolder(t, files, "two", p) {
 						t.Errorf("partition %d was begun anew", p)
@@ -138,25 +141,35 @@ func TestALogDirectoryThatFailsLater(t *testing.T) {
 			}
 			return nil
 		})
-		n := startMemoryNode(t, files, pebblevfs.NewMem(), twoDirectories)
+		databases := pebblevfs.NewMem()
+		n := startMemoryNode(t, files, databases, twoDirectories)
 		n.createTopic("t", spread)
-		failing = true
-		offline := 0
+		n.createTopic("doomed", spread)
+		var offline []int32
 		for p := range int32(spread) {
-			switch err := n.produce("t", p, "x"); {
-			case err == nil:
-			case errors.Is(err, kerr.KafkaStorageError) && hasFolder(t, mem, "two", p):
-				offline++
-			default:
-				t.Errorf("produce to %d: %v", p, err)
+			if err := n.produce("t", p, "before"); err != nil {
+				t.Fatal(err)
+			}
+			if hasFolder(t, mem, "two", p) {
+				offline = append(offline, p)
 			}
 		}
-		if offline != spread/2 {
-			t.Errorf("%d partitions are offline", offline)
+		if len(offline) != spread/2 {
+			t.Fatalf("partitions %v are in the second directory", offline)
+		}
+		failing = true
+		if code := n.answers("t", offline[0])["Produce"]; code != kerr.KafkaStorageError.Code {
+			t.Errorf("the produce that finds the failure: %v", kerr.ErrorForCode(code))
 		}
 		synctest.Wait() // until the cluster knows
-		for _, name := range []string{"new", "t"} {
-			if name == "t" {
+		n.expectOffline("t", "two", offline)
+		for p := range int32(spread) {
+			if !slices.Contains(offline, p) {
+				n.expectServes("t", p)
+			}
+		}
+		for _, name := range []string{"new", "doomed"} {
+			if name == "doomed" {
 				if _, err := n.admin.DeleteTopic(t.Context(), name); err != nil {
 					t.Fatal(err)
 				}
@@ -171,6 +184,25 @@ func TestALogDirectoryThatFailsLater(t *testing.T) {
 		}
 		if err := n.Ready(); err != nil {
 			t.Error(err)
+		}
+		failing, n.failed = false, "log directory data/two has failed"
+		n.stopAll()
+
+		n = startMemoryNode(t, files, databases, twoDirectories)
+		for p := range int32(spread) {
+			if got, err := n.consume("t", p); got != "before" {
+				t.Errorf("consumed %q from %d once the disk is mended, error %v", got, p, err)
+			}
+			n.expectServes("t", p)
+		}
+		// What was deleted while its disk was away belongs to nobody now. A person must judge it.
+		strays, err := mem.List("data/two")
+		if err != nil {
+			t.Fatal(err)
+		}
+		strays = slices.DeleteFunc(strays, func(name string) bool { return !strings.HasSuffix(name, "-stray") })
+		if len(strays) != spread/2 {
+			t.Errorf("set aside: %v", strays)
 		}
 	})
 }

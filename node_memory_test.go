@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"net"
+	"strings"
 	"testing"
 
 	pebblevfs "github.com/cockroachdb/pebble/v2/vfs"
@@ -20,6 +21,7 @@ type memoryNode struct {
 	t      *testing.T
 	client *kgo.Client
 	admin  *kadm.Client
+	failed string // what the stop will complain about
 }
 
 // startMemoryNode starts a node, which is stopped at the end of the test if the test has not done it.
@@ -59,8 +61,9 @@ func (n *memoryNode) stopAll() {
 	if n.client != nil {
 		n.client.Close()
 	}
-	if err := n.Stop(context.Background()); err != nil {
-		n.t.Error(err)
+	err := n.Stop(context.Background())
+	if (err != nil) != (n.failed != "") || err != nil && !strings.Contains(err.Error(), n.failed) {
+		n.t.Errorf("the stop says %v, and should say something of %q", err, n.failed)
 	}
 }
 

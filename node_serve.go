@@ -152,7 +152,7 @@ func (n *Node) logDirectories() []api.LogDirectory {
 		if absolute, err := filepath.Abs(dir.Path); err == nil {
 			described.Path = absolute // as Kafka answers it
 		}
-		if space, err := n.deps.FS.Space(dir.Path); err == nil {
+		if space, err := n.deps.FS.Space(dir.Path); err == nil && dir.Err == nil {
 			described.TotalBytes, described.UsableBytes = space.TotalBytes, space.FreeBytes
 		}
 		dirs = append(dirs, described)

@@ -76,7 +76,14 @@ func parseCommand(t *testing.T, d *datadriven.TestData) command.Command {
 	case "init":
 		return command.InitCluster{ClusterID: a.id("id")}
 	case "register":
-		return registration(kafka.BrokerID(a.number("broker")))
+		registered := registration(kafka.BrokerID(a.number("broker")))
+		if directories := a.texts("directories"); directories != nil {
+			registered.Directories = nil
+			for _, name := range directories {
+				registered.Directories = append(registered.Directories, id(name))
+			}
+		}
+		return registered
 	case "producer-ids":
 		return command.AllocateProducerIDs{Broker: 1, Count: int32(a.number("count"))}
 	case "create":

@@ -111,6 +111,7 @@ func (t *transition) registerBroker(cmd command.RegisterBroker) (any, error) {
 	t.image = t.image.WithBroker(broker)
 	t.batch.Set(state.SpaceMetadata, brokerKey(cmd.ID), encodeBroker(broker))
 	t.delta.BrokersChanged = append(t.delta.BrokersChanged, cmd.ID)
+	t.settleDirectories(broker)
 	return command.BrokerRegistration{Epoch: broker.Epoch}, nil
 }
 

@@ -118,10 +118,13 @@ func (p *describedPage) topic(name string, first int32) (more bool) {
 		p.left--
 		from := &described[i]
 		partition := kmsg.NewDescribeTopicPartitionsResponseTopicPartition()
-		partition.ErrorCode, partition.Partition = from.ErrorCode, from.Partition
+		partition.Partition = from.Partition // without the error of Metadata: no leader is told by the −1 alone
 		partition.LeaderID, partition.LeaderEpoch = from.Leader, from.LeaderEpoch
 		partition.Replicas, partition.ISR, partition.OfflineReplicas = from.Replicas, from.ISR, from.OfflineReplicas
 		partition.EligibleLeaderReplicas, partition.LastKnownELR = []int32{}, []int32{}
+		if from.Leader == int32(kafka.NoBroker) && len(from.ISR) == 0 && len(from.Replicas) == 1 {
+			partition.LastKnownELR = from.Replicas // KIP-966: the only one that ever had the records
+		}
 		answer.Partitions = append(answer.Partitions, partition)
 	}
 	p.response.Topics = append(p.response.Topics, answer)

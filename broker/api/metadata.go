@@ -190,7 +190,7 @@ func metadataTopic(img *image.Image, topic *image.Topic) kmsg.MetadataResponseTo
 		partition.Leader, partition.LeaderEpoch = int32(spec.Leader), int32(spec.Epoch)
 		partition.Replicas, partition.ISR = brokerIDs(spec.Replicas), brokerIDs(spec.ISR)
 		for _, replica := range spec.Replicas {
-			if _, alive := img.Broker(replica); !alive {
+			if broker, alive := img.Broker(replica); !alive || !broker.Serves(spec.Directory(replica)) {
 				partition.OfflineReplicas = append(partition.OfflineReplicas, int32(replica))
 			}
 		}

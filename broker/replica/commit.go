@@ -1,6 +1,7 @@
 package replica
 
 import (
+	"errors"
 	"sync/atomic"
 	"time"
 
@@ -45,14 +46,14 @@ func (c *Commit) Done() <-chan struct{} { return c.done }
 func (c *Commit) Err(i int) error { return c.items[i].err(c.expired.Load()) }
 
 func (item CommitItem) err(expired bool) error {
-	log, err := item.Partition.leaderLog(kafka.NoLeaderEpoch)
-	if err != nil {
+	_, err := item.Partition.leaderLog(kafka.NoLeaderEpoch)
+	if err != nil && !errors.Is(err, kafka.KafkaStorageError) {
 		return err
 	}
-	if log.HighWatermark() >= item.Offset {
-		return nil
+	if log := item.Partition.log; log != nil && log.HighWatermark() >= item.Offset {
+		return nil // even if the disk has failed since
 	}
-	if err := log.Err(); err != nil {
+	if err != nil {
 		return err
 	}
 	if expired {

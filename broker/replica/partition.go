@@ -68,6 +68,15 @@ func (p *Partition) Log() (*storage.Log, error) {
 	return p.log, nil
 }
 
+// usableLog is Log, or why that serves nobody any more.
+func (p *Partition) usableLog() (*storage.Log, error) {
+	log, err := p.Log()
+	if err == nil {
+		err = log.Err()
+	}
+	return log, err
+}
+
 // CheckLeader tells whether this broker leads the partition, and whether the client believes in the same epoch.
 func (p *Partition) CheckLeader(requested kafka.LeaderEpoch) error {
 	_, err := p.leaderLog(requested)
@@ -75,12 +84,18 @@ func (p *Partition) CheckLeader(requested kafka.LeaderEpoch) error {
 }
 
 // leaderLog returns the log for a request that only the leader answers. requested is the leader epoch the client
-// believes in, or −1 (KIP-320): an older one is fenced, a newer one says that we have not heard of it yet.
+// believes in, or −1 (KIP-320): an older one is fenced, a newer one says that we have not heard of it yet. A log that
+// cannot be used is what the client is told before anything else: its partition has no leader then, and nobody else to
+// ask.
 func (p *Partition) leaderLog(requested kafka.LeaderEpoch) (*storage.Log, error) {
 	state := p.state.Load()
-	switch {
-	case state.deleted:
+	if state.deleted {
 		return nil, kafka.UnknownTopicOrPartition
+	}
+	log, err := p.usableLog()
+	switch {
+	case err != nil:
+		return nil, err
 	case state.leader != p.manager.options.BrokerID:
 		return nil, kafka.NotLeaderOrFollower
 	case requested != kafka.NoLeaderEpoch && requested < state.epoch:
@@ -88,7 +103,7 @@ func (p *Partition) leaderLog(requested kafka.LeaderEpoch) (*storage.Log, error)
 	case requested > state.epoch:
 		return nil, fmt.Errorf("%s has leader epoch %d: %w", p.topicPartition, state.epoch, kafka.UnknownLeaderEpoch)
 	}
-	return p.Log()
+	return log, nil
 }
 
 // limit is the exclusive upper bound of what a reader of the given isolation may see.

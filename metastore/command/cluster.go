@@ -24,13 +24,14 @@ type Endpoint struct {
 	Protocol string // Kafka's security protocol, such as PLAINTEXT
 }
 
-// RegisterBroker makes a broker known, or says that it has started again. The result is a BrokerRegistration.
+// RegisterBroker makes a broker known, says that it has started again, or that other log directories of it serve: it
+// loses the lead of partitions in those that do not (KIP-858). The result is a BrokerRegistration.
 type RegisterBroker struct {
 	ID          kafka.BrokerID
 	Incarnation kafka.UUID // drawn at each start of the process
 	Rack        *string
 	Listeners   []Endpoint
-	Directories []kafka.UUID // ids of its log directories
+	Directories []kafka.UUID // ids of its log directories that serve
 }
 
 // BrokerRegistration is the result of RegisterBroker.

@@ -39,7 +39,13 @@ type Broker struct {
 	Incarnation kafka.UUID
 	Rack        *string
 	Listeners   []Endpoint
-	Directories []kafka.UUID
+	Directories []kafka.UUID // those that serve
+}
+
+// Serves tells whether the broker has a log directory that works. A partition that was given none, as its broker had
+// said nothing of directories, counts as being in one that does.
+func (b *Broker) Serves(directory kafka.UUID) bool {
+	return directory.IsZero() || len(b.Directories) == 0 || slices.Contains(b.Directories, directory)
 }
 
 // Topic is a topic with its partitions; Partitions[i] is partition i.
