@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
 // loader produces to one topic for as long as the test lasts, with acks=all, across the ends of nodes.
@@ -20,6 +21,7 @@ type loader struct {
 	client  *kgo.Client
 	acked   atomic.Int64
 	reached chan struct{} // gets a token with each acknowledgement, if nobody has taken the last one
+	cut     atomic.Int64  // produce requests that were written and never answered, as their connection broke
 	stop    context.CancelFunc
 	done    chan struct{}
 	sent    []*kgo.Record // to be read once done is closed
@@ -28,15 +30,22 @@ type loader struct {
 func startLoader(t testing.TB, node *Node, topic string, codec kgo.CompressionCodec) *loader {
 	l := &loader{t: t, topic: topic, reached: make(chan struct{}, 1), done: make(chan struct{})}
 	l.client = node.Client(
-		kgo.DefaultProduceTopic(topic), kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.ProducerBatchCompression(codec),
+		kgo.WithHooks(l), kgo.DefaultProduceTopic(topic), kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.ProducerBatchCompression(codec),
 		kgo.ProducerLinger(0), kgo.MaxBufferedRecords(500), kgo.ProducerBatchMaxBytes(20_000),
-		kgo.MetadataMinAge(100*time.Millisecond),
+		kgo.MetadataMinAge(50*time.Millisecond),
 		kgo.RetryBackoffFn(func(int) time.Duration { return 20 * time.Millisecond }),
 	)
 	ctx, stop := context.WithCancel(context.Background())
 	l.stop = stop
 	go l.run(ctx)
 	return l
+}
+
+// OnBrokerE2E implements kgo.HookBrokerE2E.
+func (l *loader) OnBrokerE2E(_ kgo.BrokerMetadata, key int16, exchange kgo.BrokerE2E) {
+	if key == int16(kmsg.Produce) && exchange.WriteErr == nil && exchange.ReadErr != nil {
+		l.cut.Add(1)
+	}
 }
 
 func (l *loader) run(ctx context.Context) {
@@ -84,9 +93,10 @@ func (l *loader) finish() {
 }
 
 // TestCR05NothingAcknowledgedIsLostByKilling kills a node with SIGKILL, again and again, while it takes in what a
-// producer with acks=all sends: to a topic that stays local, and to one that sinks into the bucket.
+// producer with acks=all sends: to a topic that stays local, and to one that sinks into the bucket. Nearly every kill
+// must cut a request off, or it would test a quiet node.
 func TestCR05NothingAcknowledgedIsLostByKilling(t *testing.T) {
-	const kills = 20
+	const kills, mostQuiet = 50, 5
 	set := []string{"log.retention.check.interval.ms=200", "remote.log.manager.task.interval.ms=200"}
 	node := Serve(t, Options{Set: set})
 	set = append(set, "listeners=PLAINTEXT://"+node.Kafka) // clients come back to where they were
@@ -95,12 +105,25 @@ func TestCR05NothingAcknowledgedIsLostByKilling(t *testing.T) {
 	loaders := []*loader{
 		startLoader(t, node, "stays", kgo.ZstdCompression()), startLoader(t, node, "sinks", kgo.NoCompression()),
 	}
+	quiet := 0
+	began := time.Now()
 	for round := range int64(kills) {
 		for _, l := range loaders {
-			l.waitFor(l.acked.Load() + 500 + 37*round)
+			l.waitFor(l.acked.Load() + 300 + 11*round)
 		}
+		before := loaders[0].cut.Load() + loaders[1].cut.Load()
 		node.Kill()
 		node = Serve(t, Options{Dir: node.Dir, Set: set})
+		for _, l := range loaders {
+			l.waitFor(l.acked.Load() + 1) // after an answer the client knows what became of the requests before
+		}
+		if loaders[0].cut.Load()+loaders[1].cut.Load() == before {
+			quiet++
+		}
+	}
+	t.Logf("%d kills in %v, %d of them with no request in flight", kills, time.Since(began), quiet)
+	if quiet > mostQuiet {
+		t.Errorf("%d kills found no request in flight", quiet)
 	}
 	for _, l := range loaders {
 		l.finish()
