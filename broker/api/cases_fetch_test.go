@@ -82,7 +82,9 @@ func TestFE04BoundedAnswersStarveNobody(t *testing.T) {
 					total += len(p.RecordBatches)
 					left -= len(got.batches(t))
 					next[p.Partition] += int64(len(got.batches(t)))
-					served[p.Partition] = served[p.Partition] || len(p.RecordBatches) > 0
+					if len(p.RecordBatches) > 0 {
+						served[p.Partition] = true
+					}
 				}
 			}
 			if total == 0 || total > maxBytes+size+100 {
