@@ -83,6 +83,7 @@ func (r *reader) server() server.Config {
 	cfg.MaxRequestBytes = r.int("socket.request.max.bytes")
 	cfg.MaxConnections = int(r.int("max.connections"))
 	cfg.MaxConnectionsPerIP = int(r.int("max.connections.per.ip"))
+	cfg.MaxConnectionCreationRate = int(r.int("max.connection.creation.rate"))
 	cfg.MaxInFlightReplies = int(r.int("firn.socket.max.requests.in.flight"))
 	cfg.MaxInFlightBytesPerConnection = r.long("firn.socket.max.answer.bytes")
 	cfg.MaxInFlightBytes = r.long("queued.max.request.bytes")

@@ -422,7 +422,7 @@ func changed() map[string]string {
 		"log.retention.bytes": "5", "log.retention.check.interval.ms": "5", "log.retention.hours": "5",
 		"log.retention.minutes": "5", "log.retention.ms": "5", "log.roll.hours": "5", "log.roll.jitter.hours": "5",
 		"log.roll.jitter.ms": "5", "log.roll.ms": "5", "log.segment.bytes": "2000000", "log.segment.delete.delay.ms": "5",
-		"max.connections": "5", "max.connections.per.ip": "5", "max.connections.per.ip.overrides": "h:5",
+		"max.connection.creation.rate": "5", "max.connections": "5", "max.connections.per.ip": "5", "max.connections.per.ip.overrides": "h:5",
 		"max.incremental.fetch.session.cache.slots": "5", "message.max.bytes": "5", "metadata.log.dir": "/x",
 		"min.insync.replicas": "5", "node.id": "2", "num.partitions": "5", "producer.id.expiration.ms": "5",
 		"queued.max.request.bytes": "5", "remote.fetch.max.wait.ms": "5", "remote.list.offsets.request.timeout.ms": "5",

@@ -1,7 +1,9 @@
 package firn
 
 import (
+	"encoding/binary"
 	"errors"
+	"io"
 	"io/fs"
 	"sync/atomic"
 	"syscall"
@@ -12,7 +14,9 @@ import (
 	pebblevfs "github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/firnlog/firn/broker/record"
 	"github.com/firnlog/firn/internal/vfs"
 )
 
@@ -60,6 +64,7 @@ func TestCR08AndCR09ProduceIsRefusedBeforeTheDiskIsFull(t *testing.T) {
 				if err := n.produce("t", 0, "when there is none"); !errors.Is(err, kerr.KafkaStorageError) {
 					t.Fatalf("produced into the reserve: %v", err)
 				}
+				n.expectThrottled("t", time.Second)
 				if got, err := n.consume("t", 0); got != "while there is room" {
 					t.Errorf("consumed %q, error %v", got, err)
 				}
@@ -77,6 +82,51 @@ func TestCR08AndCR09ProduceIsRefusedBeforeTheDiskIsFull(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// expectThrottled checks that a refused producer is told to wait before it sends its megabytes again, and has to.
+func (n *memoryNode) expectThrottled(topic string, wait time.Duration) {
+	n.t.Helper()
+	builder := record.NewBuilder(record.PlainProducer())
+	builder.Append(time.Now().UnixMilli(), nil, []byte("when there is none"))
+	partition := kmsg.NewProduceRequestTopicPartition()
+	partition.Records = builder.Build()
+	into := kmsg.NewProduceRequestTopic()
+	into.Topic, into.Partitions = topic, append(into.Partitions, partition)
+	request := kmsg.NewPtrProduceRequest()
+	request.Acks, request.TimeoutMillis, request.Topics = 1, 1000, append(request.Topics, into)
+	request.SetVersion(9)
+
+	conn, err := n.hosts.Host("raw").Dial(n.t.Context(), "broker:9092")
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	defer conn.Close()
+	began := time.Now()
+	for i := range 2 {
+		frame := kmsg.NewRequestFormatter().AppendRequest(nil, request, int32(i))
+		length := make([]byte, 4)
+		if _, err := conn.Write(frame); err != nil {
+			n.t.Fatal(err)
+		}
+		if _, err := io.ReadFull(conn, length); err != nil {
+			n.t.Fatal(err)
+		}
+		answer := make([]byte, binary.BigEndian.Uint32(length))
+		if _, err := io.ReadFull(conn, answer); err != nil {
+			n.t.Fatal(err)
+		}
+		response := request.ResponseKind().(*kmsg.ProduceResponse)
+		if err := response.ReadFrom(answer[5:]); err != nil { // behind correlation id and tags
+			n.t.Fatal(err)
+		}
+		if got := time.Duration(response.ThrottleMillis) * time.Millisecond; got != wait {
+			n.t.Errorf("told to wait for %v", got)
+		}
+	}
+	if waited := time.Since(began); waited < wait {
+		n.t.Errorf("whoever does not wait is answered after %v", waited)
 	}
 }
 

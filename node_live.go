@@ -50,6 +50,8 @@ func (s *liveSettings) take(name, value string) error {
 		return takeInt(&s.connections.MaxConnections, value)
 	case "max.connections.per.ip":
 		return takeInt(&s.connections.MaxConnectionsPerIP, value)
+	case "max.connection.creation.rate":
+		return takeInt(&s.connections.MaxConnectionCreationRate, value)
 	case "max.connections.per.ip.overrides":
 		overrides, err := config.ParseConnectionOverrides(value)
 		if err == nil {

@@ -19,6 +19,7 @@ import (
 type memoryNode struct {
 	*Node
 	t      *testing.T
+	hosts  *network.Memory
 	client *kgo.Client
 	admin  *kadm.Client
 	failed string // what the stop will complain about
@@ -34,8 +35,8 @@ func startMemoryNode(t *testing.T, files vfs.FS, databases pebblevfs.FS, setting
 	if err != nil {
 		t.Fatal(err)
 	}
-	n := &memoryNode{t: t}
 	hosts := network.NewMemory()
+	n := &memoryNode{t: t, hosts: hosts}
 	n.Node, err = Start(t.Context(), cfg, Dependencies{
 		Logger: slog.New(slog.NewTextHandler(t.Output(), nil)),
 		FS:     files, PebbleFS: databases, Network: hosts.Host("broker"),

@@ -18,7 +18,7 @@ import (
 func (h *Handlers) alterConfigs(_ context.Context, req *wire.Request) wire.Reply {
 	request, err := decode(req, kmsg.NewPtrAlterConfigsRequest())
 	if err != nil {
-		return h.malformed(req, err)
+		return malformed(err)
 	}
 	return later(req, func(ctx context.Context) kmsg.Response {
 		ctx, cancel := context.WithTimeout(ctx, metadataTimeout)

@@ -92,12 +92,8 @@ func later(req *wire.Request, finish func(ctx context.Context) kmsg.Response) wi
 }
 
 // malformed closes the connection of a peer that does not speak the protocol: there is no answer to what cannot be
-// read.
-func (h *Handlers) malformed(req *wire.Request, err error) wire.Reply {
-	h.options.Logger.Warn("connection closed: malformed request",
-		"peer", req.Conn.Remote.String(), "key", req.Key, "version", req.Version, "err", err)
-	return wire.Reply{Close: true}
-}
+// read. The server says so, at a rate that such peers cannot raise.
+func malformed(err error) wire.Reply { return wire.Reply{Close: err} }
 
 // decode reads a kmsg body within its bounds.
 func decode[T kmsg.Request](req *wire.Request, into T) (T, error) {

@@ -21,7 +21,7 @@ func (h *Handlers) apiVersions(_ context.Context, req *wire.Request) wire.Reply 
 	}
 	request, err := decode(req, kmsg.NewPtrApiVersionsRequest())
 	if err != nil {
-		return h.malformed(req, err)
+		return malformed(err)
 	}
 	if req.Version >= 3 {
 		if !isSoftwareName(request.ClientSoftwareName) || !isSoftwareName(request.ClientSoftwareVersion) {

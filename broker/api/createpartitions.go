@@ -16,7 +16,7 @@ import (
 func (h *Handlers) createPartitions(_ context.Context, req *wire.Request) wire.Reply {
 	request, err := decode(req, kmsg.NewPtrCreatePartitionsRequest())
 	if err != nil {
-		return h.malformed(req, err)
+		return malformed(err)
 	}
 	return later(req, func(ctx context.Context) kmsg.Response {
 		ctx, cancel := within(ctx, request.TimeoutMillis)

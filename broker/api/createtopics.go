@@ -28,7 +28,7 @@ type Placement interface {
 func (h *Handlers) createTopics(_ context.Context, req *wire.Request) wire.Reply {
 	request, err := decode(req, kmsg.NewPtrCreateTopicsRequest())
 	if err != nil {
-		return h.malformed(req, err)
+		return malformed(err)
 	}
 	return later(req, func(ctx context.Context) kmsg.Response {
 		ctx, cancel := within(ctx, request.TimeoutMillis)

@@ -16,7 +16,7 @@ import (
 func (h *Handlers) deleteRecords(_ context.Context, req *wire.Request) wire.Reply {
 	request, err := decode(req, kmsg.NewPtrDeleteRecordsRequest())
 	if err != nil {
-		return h.malformed(req, err)
+		return malformed(err)
 	}
 	var behind []replica.CommitItem
 	for i := range request.Topics {

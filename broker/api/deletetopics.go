@@ -17,7 +17,7 @@ import (
 func (h *Handlers) deleteTopics(_ context.Context, req *wire.Request) wire.Reply {
 	request, err := decode(req, kmsg.NewPtrDeleteTopicsRequest())
 	if err != nil {
-		return h.malformed(req, err)
+		return malformed(err)
 	}
 	if req.Version < 6 {
 		for i := range request.TopicNames {

@@ -30,7 +30,7 @@ const (
 func (h *Handlers) describeCluster(_ context.Context, req *wire.Request) wire.Reply {
 	request, err := decode(req, kmsg.NewPtrDescribeClusterRequest())
 	if err != nil {
-		return h.malformed(req, err)
+		return malformed(err)
 	}
 	resp := kmsg.NewPtrDescribeClusterResponse()
 	resp.ClusterAuthorizedOperations = authorizedOperationsUnknown

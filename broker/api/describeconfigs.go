@@ -20,7 +20,7 @@ import (
 func (h *Handlers) describeConfigs(_ context.Context, req *wire.Request) wire.Reply {
 	request, err := decode(req, kmsg.NewPtrDescribeConfigsRequest())
 	if err != nil {
-		return h.malformed(req, err)
+		return malformed(err)
 	}
 	img := h.options.Metadata.Image()
 	resp := kmsg.NewPtrDescribeConfigsResponse()

@@ -26,7 +26,7 @@ type LogDirectory struct {
 func (h *Handlers) describeLogDirs(_ context.Context, req *wire.Request) wire.Reply {
 	request, err := decode(req, kmsg.NewPtrDescribeLogDirsRequest())
 	if err != nil {
-		return h.malformed(req, err)
+		return malformed(err)
 	}
 	wanted := map[kafka.TopicPartition]bool{}
 	for _, topic := range request.Topics {

@@ -13,7 +13,7 @@ import (
 func (h *Handlers) describeProducers(_ context.Context, req *wire.Request) wire.Reply {
 	request, err := decode(req, kmsg.NewPtrDescribeProducersRequest())
 	if err != nil {
-		return h.malformed(req, err)
+		return malformed(err)
 	}
 	resp := kmsg.NewPtrDescribeProducersResponse()
 	for i := range request.Topics {

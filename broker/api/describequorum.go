@@ -22,7 +22,7 @@ type QuorumState struct{ LeaderEpoch, LastIndex int64 }
 func (h *Handlers) describeQuorum(_ context.Context, req *wire.Request) wire.Reply {
 	request, err := decode(req, kmsg.NewPtrDescribeQuorumRequest())
 	if err != nil {
-		return h.malformed(req, err)
+		return malformed(err)
 	}
 	resp := kmsg.NewPtrDescribeQuorumResponse()
 	resp.ErrorMessage = new(string) // as Kafka says that nothing is wrong

@@ -20,7 +20,7 @@ const maxDescribedPartitions = 2000
 func (h *Handlers) describeTopicPartitions(_ context.Context, req *wire.Request) wire.Reply {
 	request, err := decode(req, kmsg.NewPtrDescribeTopicPartitionsRequest())
 	if err != nil {
-		return h.malformed(req, err)
+		return malformed(err)
 	}
 	page := describedPage{
 		image: h.options.Metadata.Image(), response: kmsg.NewPtrDescribeTopicPartitionsResponse(),

@@ -22,7 +22,7 @@ const (
 func (h *Handlers) electLeaders(_ context.Context, req *wire.Request) wire.Reply {
 	request, err := decode(req, kmsg.NewPtrElectLeadersRequest())
 	if err != nil {
-		return h.malformed(req, err)
+		return malformed(err)
 	}
 	resp := kmsg.NewPtrElectLeadersResponse()
 	known := request.ElectionType == electPreferred || request.ElectionType == electUnclean

@@ -70,7 +70,7 @@ func (h *Handlers) fetch(_ context.Context, req *wire.Request) wire.Reply {
 	call.request.Default()
 	call.request.SetVersion(req.Version)
 	if err := wire.BoundedDecode(req, &call.request); err != nil {
-		return h.malformed(req, err)
+		return malformed(err)
 	}
 	if err := call.begin(); err != nil {
 		call.response.ErrorCode = kafka.CodeOf(err)

@@ -21,7 +21,7 @@ import (
 func (h *Handlers) incrementalAlterConfigs(_ context.Context, req *wire.Request) wire.Reply {
 	request, err := decode(req, kmsg.NewPtrIncrementalAlterConfigsRequest())
 	if err != nil {
-		return h.malformed(req, err)
+		return malformed(err)
 	}
 	return later(req, func(ctx context.Context) kmsg.Response {
 		ctx, cancel := context.WithTimeout(ctx, metadataTimeout)

@@ -15,7 +15,7 @@ import (
 func (h *Handlers) initProducerID(_ context.Context, req *wire.Request) wire.Reply {
 	request, err := decode(req, kmsg.NewPtrInitProducerIDRequest())
 	if err != nil {
-		return h.malformed(req, err)
+		return malformed(err)
 	}
 	if request.TransactionalID != nil {
 		code := kafka.UnsupportedVersion

@@ -24,7 +24,7 @@ const (
 func (h *Handlers) listConfigResources(_ context.Context, req *wire.Request) wire.Reply {
 	request, err := decode(req, kmsg.NewPtrListConfigResourcesRequest())
 	if err != nil {
-		return h.malformed(req, err)
+		return malformed(err)
 	}
 	resp := kmsg.NewPtrListConfigResourcesResponse()
 	if req.Version == 0 {

@@ -19,7 +19,7 @@ import (
 func (h *Handlers) listOffsets(_ context.Context, req *wire.Request) wire.Reply {
 	request, err := decode(req, kmsg.NewPtrListOffsetsRequest())
 	if err != nil {
-		return h.malformed(req, err)
+		return malformed(err)
 	}
 	timeout := h.options.RemoteListOffsetsTimeout()
 	if req.Version >= 10 && request.TimeoutMillis > 0 {

@@ -19,7 +19,7 @@ import (
 func (h *Handlers) metadata(_ context.Context, req *wire.Request) wire.Reply {
 	request, err := decode(req, kmsg.NewPtrMetadataRequest())
 	if err != nil {
-		return h.malformed(req, err)
+		return malformed(err)
 	}
 	if namesIDsTooEarly(request) {
 		return now(req, refusedMetadata(request))

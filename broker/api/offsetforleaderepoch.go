@@ -14,7 +14,7 @@ import (
 func (h *Handlers) offsetForLeaderEpoch(_ context.Context, req *wire.Request) wire.Reply {
 	request, err := decode(req, kmsg.NewPtrOffsetForLeaderEpochRequest())
 	if err != nil {
-		return h.malformed(req, err)
+		return malformed(err)
 	}
 	resp := kmsg.NewPtrOffsetForLeaderEpochResponse()
 	for i := range request.Topics {

@@ -17,7 +17,7 @@ import (
 func (h *Handlers) alterPartitionAssignments(_ context.Context, req *wire.Request) wire.Reply {
 	request, err := decode(req, kmsg.NewPtrAlterPartitionAssignmentsRequest())
 	if err != nil {
-		return h.malformed(req, err)
+		return malformed(err)
 	}
 	img := h.options.Metadata.Image()
 	resp := kmsg.NewPtrAlterPartitionAssignmentsResponse()
@@ -60,7 +60,7 @@ func reassignment(img *image.Image, topic string, asked *kmsg.AlterPartitionAssi
 // listPartitionReassignments serves ListPartitionReassignments v0: none is ever under way.
 func (h *Handlers) listPartitionReassignments(_ context.Context, req *wire.Request) wire.Reply {
 	if _, err := decode(req, kmsg.NewPtrListPartitionReassignmentsRequest()); err != nil {
-		return h.malformed(req, err)
+		return malformed(err)
 	}
 	return now(req, kmsg.NewPtrListPartitionReassignmentsResponse())
 }

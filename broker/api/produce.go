@@ -18,6 +18,9 @@ const (
 	acksLeader int16 = 1
 )
 
+// errUnheard closes the connection of a client that would not hear otherwise that its records are not taken.
+var errUnheard = errors.New("a produce request with acks=0 was refused")
+
 // produceCall is one Produce request from its append to its answer.
 type produceCall struct {
 	handlers      *Handlers
@@ -26,6 +29,7 @@ type produceCall struct {
 	conn          *wire.Conn
 	response      wire.ProduceResponse
 	failed        bool
+	refused       int // partitions for which the disk has no room
 	// waits and waiting are, for acks=all, the partitions to be committed and where in the response they stand.
 	waits   []replica.CommitItem
 	waiting []*wire.ProducePartitionResponse
@@ -38,14 +42,17 @@ type produceCall struct {
 func (h *Handlers) produce(_ context.Context, req *wire.Request) wire.Reply {
 	view, err := wire.ParseProduce(req.Version, req.Body)
 	if err != nil {
-		return h.malformed(req, err)
+		return malformed(err)
 	}
 	call := &produceCall{handlers: h, version: req.Version, correlationID: req.CorrelationID, conn: req.Conn}
 	call.append(&view)
+	if call.refused > 0 && call.refused == view.PartitionCount {
+		call.response.ThrottleMs = fullDiskThrottleMs
+	}
 	switch {
 	case view.Acks == acksNone && call.failed:
 		// The client does not listen: closing is the only way to tell it, and makes it ask for metadata again.
-		return wire.Reply{None: true, Close: true}
+		return wire.Reply{None: true, Close: errUnheard, Response: call.encode()}
 	case view.Acks == acksNone:
 		return wire.Reply{None: true}
 	case len(call.waits) == 0:
@@ -55,6 +62,10 @@ func (h *Handlers) produce(_ context.Context, req *wire.Request) wire.Reply {
 	call.commit = h.options.Replicas.AwaitCommit(call.waits, timeout)
 	return wire.Reply{Wait: call.commit.Done(), Finish: call.finish}
 }
+
+// fullDiskThrottleMs is how long a client has to wait whose records found no room, none of them: it would only send the
+// same megabytes again, as fast as it can, and be refused again.
+const fullDiskThrottleMs = 1000
 
 func (c *produceCall) append(view *wire.ProduceView) {
 	acksValid := view.Acks == acksAll || view.Acks == acksNone || view.Acks == acksLeader
@@ -129,6 +140,9 @@ func (c *produceCall) find(topics *wire.ProduceTopics, partition int32) (*replic
 // fail answers one partition with an error and the records to blame.
 func (c *produceCall) fail(answer *wire.ProducePartitionResponse, p *replica.Partition, err error) {
 	c.failed = true
+	if errors.Is(err, replica.ErrNoSpace) {
+		c.refused++
+	}
 	code, message := fail(err)
 	answer.ErrorCode = kafka.Errno(code)
 	answer.BaseOffset, answer.LogAppendTime, answer.LogStartOffset = -1, -1, logStartFor(p, err)

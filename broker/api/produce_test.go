@@ -95,10 +95,10 @@ func TestAcksNoneIsNotAnsweredAndAnErrorClosesTheConnection(t *testing.T) {
 	n := newTestNode(t, nil)
 	n.createTopic("a", 1)
 	reply := n.send(produceRequest("a", kafka.TopicID{}, 0, acksNone, batch("x")), 9)
-	if !reply.None || reply.Close || reply.Response != nil {
+	if !reply.None || reply.Close != nil || reply.Response != nil {
 		t.Errorf("success: %+v", reply)
 	}
-	if reply := n.send(produceRequest("b", kafka.TopicID{}, 0, acksNone, batch("x")), 9); !reply.None || !reply.Close {
+	if reply := n.send(produceRequest("b", kafka.TopicID{}, 0, acksNone, batch("x")), 9); !reply.None || reply.Close == nil {
 		t.Errorf("failure: %+v", reply)
 	}
 	if offset := n.produce("a", 0, "y"); offset != 1 {
@@ -203,7 +203,7 @@ func TestMalformedBodiesCloseTheConnection(t *testing.T) {
 		reply := n.handlers.Dispatch(n.conn.Context, &wire.Request{
 			Key: served.Key, Version: served.Max, Conn: n.conn, Body: []byte{0xff, 0xff, 0xff, 0xff, 0xff, 0xff},
 		})
-		if !reply.Close || reply.Response != nil || reply.Finish != nil {
+		if reply.Close == nil || reply.Response != nil || reply.Finish != nil {
 			t.Errorf("%s: %+v", served.Name, reply)
 		}
 	}

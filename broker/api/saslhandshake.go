@@ -12,7 +12,7 @@ import (
 // saslHandshake serves SaslHandshake v0–v1 as a listener without SASL does: every mechanism is out of place here.
 func (h *Handlers) saslHandshake(_ context.Context, req *wire.Request) wire.Reply {
 	if _, err := decode(req, kmsg.NewPtrSASLHandshakeRequest()); err != nil {
-		return h.malformed(req, err)
+		return malformed(err)
 	}
 	resp := kmsg.NewPtrSASLHandshakeResponse()
 	resp.ErrorCode = int16(kafka.IllegalSASLState)

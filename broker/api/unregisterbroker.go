@@ -14,7 +14,7 @@ import (
 func (h *Handlers) unregisterBroker(_ context.Context, req *wire.Request) wire.Reply {
 	request, err := decode(req, kmsg.NewPtrUnregisterBrokerRequest())
 	if err != nil {
-		return h.malformed(req, err)
+		return malformed(err)
 	}
 	resp := kmsg.NewPtrUnregisterBrokerResponse()
 	if _, known := h.options.Metadata.Image().Broker(kafka.BrokerID(request.BrokerID)); known {

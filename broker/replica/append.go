@@ -28,6 +28,9 @@ type Appended struct {
 	RequiredOffset int64
 }
 
+// ErrNoSpace says that an append was refused because a disk is nearly full.
+var ErrNoSpace = storage.ErrNoSpace
+
 // Append validates one producer's records and appends them as leader. The batch is patched in place: records must not
 // be used by the caller afterwards, and nothing keeps a reference to them. Errors carry Kafka codes; record errors
 // are a *record.InvalidRecordsError.

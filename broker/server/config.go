@@ -44,13 +44,18 @@ type ConnectionLimits struct {
 	MaxConnectionsPerIP int
 	// MaxConnectionsPerIPOverrides replaces that bound for some addresses (max.connections.per.ip.overrides).
 	MaxConnectionsPerIPOverrides map[string]int
+	// MaxConnectionCreationRate bounds how many connections of all listeners are accepted a second
+	// (max.connection.creation.rate, unlimited); more wait to be accepted.
+	MaxConnectionCreationRate int
 }
 
 // Defaults returns a configuration that serves.
 func Defaults() Config {
 	return Config{
-		MaxRequestBytes:               100 << 20,
-		ConnectionLimits:              ConnectionLimits{MaxConnections: math.MaxInt32, MaxConnectionsPerIP: math.MaxInt32},
+		MaxRequestBytes: 100 << 20,
+		ConnectionLimits: ConnectionLimits{
+			MaxConnections: math.MaxInt32, MaxConnectionsPerIP: math.MaxInt32, MaxConnectionCreationRate: math.MaxInt32,
+		},
 		MaxInFlightReplies:            15, // three times the clients' default of 5
 		MaxInFlightBytes:              1 << 30,
 		MaxInFlightBytesPerConnection: 128 << 20,

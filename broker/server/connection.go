@@ -29,20 +29,34 @@ type connection struct {
 	frames  frameReader
 	sender  sender
 
+	metrics  *listenerMetrics
 	clientID string // of the last request
 	queue    chan pendingReply
 	owed     atomic.Int64  // replies in the queue or being sent by the writer
 	writer   chan struct{} // closed when the writer has ended; nil before it was started
-	// answers counts bytes of answers that wait in memory.
+	// answers counts bytes of answers that wait in the queue, held those of all that are not yet sent.
 	answers *semaphore.Weighted
+	held    atomic.Int64
+	// mutedUntil is when requests are read again, in nanoseconds since the connection was opened.
+	mutedUntil atomic.Int64
 }
 
 // pendingReply is a reply on its way to the client.
 type pendingReply struct {
 	wire.Reply
-	api        apiMetrics
-	receivedAt time.Time
-	bytes      int64 // counted in connection.answers and Server.inFlight
+	api    *apiMetrics
+	times  times
+	bytes  int64 // charged to Server.memory and counted in connection.held
+	queued int64 // counted in connection.answers
+}
+
+// times are when a request reached its stages, since its connection was opened.
+type times struct {
+	waited   time.Duration // how long it waited for memory before it was read, or handled
+	received time.Duration // it had been read
+	started  time.Duration // its handler was called
+	handled  time.Duration // its handler returned
+	ready    time.Duration // its answer was there
 }
 
 func newConnection(ctx context.Context, s *Server, listenerName string, conn net.Conn) *connection {
@@ -58,8 +72,9 @@ func newConnection(ctx context.Context, s *Server, listenerName string, conn net
 	}
 	c.queue = make(chan pendingReply, s.config.MaxInFlightReplies-1) // the writer holds one more
 	c.answers = semaphore.NewWeighted(s.config.MaxInFlightBytesPerConnection)
+	c.metrics = s.metrics.listener(listenerName)
 	c.frames = frameReader{connection: c, lastRead: time.Now()}
-	c.sender.init(conn, s.pool, s.metrics, s.config.IdleTimeout)
+	c.sender.init(conn, s.pool, c.metrics)
 	c.tune()
 	return c
 }
@@ -118,10 +133,42 @@ func (c *connection) stopReading() {
 	_ = c.conn.SetReadDeadline(time.Unix(1, 0))
 }
 
-var (
-	errDraining        = errors.New("the server is stopping")
-	errClosedByHandler = errors.New("the handler closes the connection")
-)
+// mute makes the reader leave further requests where they are, for as long as the client has been told to wait. A
+// request that has begun to come is still read and handled: the client had not heard of it.
+func (c *connection) mute(wait time.Duration) {
+	c.mutedUntil.Store(max(c.mutedUntil.Load(), int64(c.clock()+wait)))
+	_ = c.conn.SetReadDeadline(time.Unix(1, 0)) // the reader finds out why when it wakes up
+}
+
+// awaitUnmuted blocks while the connection is muted.
+func (c *connection) awaitUnmuted() error {
+	for {
+		left := time.Duration(c.mutedUntil.Load()) - c.clock()
+		if left <= 0 {
+			return nil
+		}
+		timer := time.NewTimer(left)
+		select {
+		case <-timer.C:
+		case <-c.server.draining:
+			timer.Stop()
+			return errDraining
+		case <-c.info.Context.Done():
+			timer.Stop()
+			return c.info.Context.Err()
+		}
+	}
+}
+
+// unmutedAt is when the connection was muted no longer, or will be.
+func (c *connection) unmutedAt() time.Time {
+	return c.sender.opened.Add(time.Duration(c.mutedUntil.Load()))
+}
+
+// clock is the time since the connection was opened.
+func (c *connection) clock() time.Duration { return time.Since(c.sender.opened) }
+
+var errDraining = errors.New("the server is stopping")
 
 // readRequests handles requests one after the other. It returns why it ended.
 func (c *connection) readRequests() error {
@@ -130,7 +177,7 @@ func (c *connection) readRequests() error {
 		if err != nil {
 			return err
 		}
-		c.server.metrics.received.Add(float64(len(frame.Bytes()) + lengthPrefixSize))
+		c.metrics.received.Add(float64(len(frame.Bytes()) + lengthPrefixSize))
 		if err := c.handle(frame); err != nil {
 			return err
 		}
@@ -147,16 +194,51 @@ func (c *connection) handle(frame frame) error {
 		return err
 	}
 	c.clientID = req.ClientID
-	api := c.server.metrics.byAPI[req.Key]
-	api.requests.Inc()
-	reply, err := c.run(req)
+	waited, err := c.awaitRoom(frame)
+	if err != nil {
+		return err
+	}
+	pending := pendingReply{api: c.server.metrics.byAPI[req.Key]}
+	pending.api.received(req, len(frame.Bytes()))
+	pending.times = times{waited: waited, received: req.ReceivedAt.Sub(c.sender.opened), started: c.clock()}
+	pending.Reply, err = c.run(req)
 	// The frame goes back before the answer is sent, so that a client that reads slowly does not hold it.
 	req.Body, req.Frame = nil, nil
 	c.frames.release(frame)
 	if err != nil {
 		return err
 	}
-	return c.answer(pendingReply{Reply: reply, api: api, receivedAt: req.ReceivedAt})
+	pending.times.handled = c.clock()
+	pending.times.ready = pending.times.handled
+	c.charge(&pending)
+	return c.answer(pending)
+}
+
+// awaitRoom waits while there is no memory for another answer, unless the request holds memory of its own. It tells
+// for how long the request has waited for memory in all.
+func (c *connection) awaitRoom(frame frame) (waited time.Duration, err error) {
+	if frame.counted > 0 || c.server.memory.hasRoom() {
+		return frame.waited, nil
+	}
+	began := c.clock()
+	if err := c.server.memory.room(c.info.Context); err != nil {
+		c.frames.release(frame)
+		return 0, err
+	}
+	return c.clock() - began, nil
+}
+
+// countedFrom is the size from which an answer in memory counts against the limits. Smaller ones are bounded by the
+// number of replies in flight.
+const countedFrom = 4 << 10
+
+// charge counts the memory of an answer that is there.
+func (c *connection) charge(reply *pendingReply) {
+	if size := reply.Response.BytesInMemory(); size >= countedFrom {
+		reply.bytes = size
+		c.server.memory.charge(size)
+		c.held.Add(size)
+	}
 }
 
 // run calls the handler. A panic in it costs this connection and no other.
@@ -185,7 +267,11 @@ func (c *connection) panicked(value any, attributes ...any) error {
 // answer sends a reply now, if it is ready and nothing is owed before it, or queues it.
 func (c *connection) answer(reply pendingReply) error {
 	switch {
-	case reply.None, reply.Close && reply.Response == nil && reply.Finish == nil: // nothing to send
+	case reply.None:
+		now := c.clock()
+		reply.api.answered(&reply, now, now)
+		c.settle(reply)
+	case reply.Close != nil && reply.Response == nil && reply.Finish == nil: // nothing to send
 	case reply.Wait == nil && reply.Finish == nil && c.owed.Load() == 0:
 		if err := c.send([]pendingReply{reply}); err != nil {
 			return err
@@ -195,31 +281,19 @@ func (c *connection) answer(reply pendingReply) error {
 			return err
 		}
 	}
-	if reply.Close {
-		return errClosedByHandler
-	}
-	return nil
+	return reply.Close
 }
-
-// countedFrom is the size from which an answer in memory counts against the limits. Smaller ones are bounded by the
-// number of replies in flight.
-const countedFrom = 4 << 10
 
 // enqueue hands a reply to the writer. It blocks while too many replies, or too many bytes of them, are in flight:
 // then the client is not read from.
 func (c *connection) enqueue(reply pendingReply) error {
 	ctx := c.info.Context
-	if size := reply.Response.BytesInMemory(); size >= countedFrom {
-		reply.bytes = min(size, c.server.config.MaxInFlightBytesPerConnection, c.server.config.MaxInFlightBytes)
-		if c.answers.Acquire(ctx, reply.bytes) != nil {
-			reply.discard()
+	if queued := min(reply.bytes, c.server.config.MaxInFlightBytesPerConnection); queued > 0 {
+		if c.answers.Acquire(ctx, queued) != nil {
+			c.settle(reply)
 			return ctx.Err()
 		}
-		if c.server.inFlight.Acquire(ctx, reply.bytes) != nil {
-			c.answers.Release(reply.bytes)
-			reply.discard()
-			return ctx.Err()
-		}
+		reply.queued = queued
 	}
 	if c.writer == nil {
 		c.writer = make(chan struct{})
@@ -236,20 +310,18 @@ func (c *connection) enqueue(reply pendingReply) error {
 	}
 }
 
-// settle gives back everything a queued reply holds that will not be sent, or no longer.
+// settle gives back everything that a reply holds which has been sent, or will not be.
 func (c *connection) settle(reply pendingReply) {
-	if reply.bytes > 0 {
-		c.answers.Release(reply.bytes)
-		c.server.inFlight.Release(reply.bytes)
+	reply.Response.Release()
+	if reply.Cancel != nil {
+		reply.Cancel()
 	}
-	reply.discard()
-}
-
-// discard ends a reply that will not be sent.
-func (r *pendingReply) discard() {
-	r.Response.Release()
-	if r.Cancel != nil {
-		r.Cancel()
+	if reply.bytes > 0 {
+		c.held.Add(-reply.bytes)
+		c.server.memory.giveBack(reply.bytes)
+	}
+	if reply.queued > 0 {
+		c.answers.Release(reply.queued)
 	}
 }
 

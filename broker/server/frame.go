@@ -51,7 +51,8 @@ func (e *frameSizeError) Error() string {
 // frame is one request's bytes, without the length prefix.
 type frame struct {
 	*wire.Buffer
-	counted int64 // bytes taken from Server.inFlight
+	counted int64         // bytes taken from Server.memory
+	waited  time.Duration // how long that took
 }
 
 // frameReader reads frames from a connection. What it reserves is bound to what the client has really sent.
@@ -62,6 +63,7 @@ type frameReader struct {
 	deadline   time.Time // as set on the connection; the zero time means none
 	frameBegan time.Time // zero between two frames
 	frameSize  int32
+	holding    bool // the frame's memory has been taken
 }
 
 // next reads one frame. Length, API key and version are checked before any memory is taken for the rest.
@@ -123,19 +125,21 @@ func (r *frameReader) count(f *frame, size int) error {
 	if f.counted > 0 || size <= uncountedFrame {
 		return nil
 	}
-	counted := min(int64(size), r.connection.server.config.MaxInFlightBytes)
-	if err := r.connection.server.inFlight.Acquire(r.connection.info.Context, counted); err != nil {
+	began := r.connection.clock()
+	if err := r.connection.server.memory.take(r.connection.info.Context, int64(size)); err != nil {
 		return err
 	}
-	f.counted = counted
+	f.counted, f.waited = int64(size), r.connection.clock()-began
+	r.holding = true
 	return nil
 }
 
 // release gives a frame's memory back.
 func (r *frameReader) release(f frame) {
 	f.Release()
+	r.holding = false
 	if f.counted > 0 {
-		r.connection.server.inFlight.Release(f.counted)
+		r.connection.server.memory.giveBack(f.counted)
 	}
 }
 
@@ -143,6 +147,11 @@ func (r *frameReader) release(f frame) {
 func (r *frameReader) fill(p []byte, atLeast int) (int, error) {
 	filled := 0
 	for filled < atLeast {
+		if r.frameBegan.IsZero() {
+			if err := r.connection.awaitUnmuted(); err != nil {
+				return filled, err
+			}
+		}
 		if err := r.arm(); err != nil {
 			return filled, err
 		}
@@ -205,13 +214,19 @@ func (r *frameReader) due(now time.Time) (time.Time, error) {
 		if sent := r.connection.sender.lastSent(); sent.After(active) {
 			active = sent
 		}
+		if unmuted := r.connection.unmutedAt(); unmuted.After(active) {
+			active = unmuted
+		}
 		if r.connection.owed.Load() > 0 {
 			active = now // the client waits for us
 		}
 		return active.Add(config.IdleTimeout), errIdle
 	}
 	paused := r.lastRead.Add(config.FrameTimeout)
-	whole := r.frameBegan.Add(config.FrameTimeout + time.Duration(r.frameSize)*time.Second/minBytesPerSecond)
+	whole := r.frameBegan.Add(config.FrameTimeout)
+	if !r.holding || !r.connection.server.memory.contended() { // nobody waits for what the frame holds
+		whole = whole.Add(time.Duration(r.frameSize) * time.Second / minBytesPerSecond)
+	}
 	if whole.Before(paused) {
 		paused = whole
 	}

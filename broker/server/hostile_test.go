@@ -265,7 +265,7 @@ func TestClientsThatDoNotTakeTheirAnswersAreClosed(t *testing.T) {
 		client := server.dial()
 		client.send(request(1), request(2))
 		time.Sleep(25 * time.Minute)
-		if got := testutil.ToFloat64(server.metrics.connections.WithLabelValues("PLAINTEXT")); got != 0 {
+		if got := server.open(); got != 0 {
 			t.Errorf("%v connections are open", got)
 		}
 		references.check(t)
@@ -308,13 +308,12 @@ func TestSE17ConnectionsOfClientsThatAreGoneAreGivenUp(t *testing.T) {
 			}
 		}
 		synctest.Wait()
-		open := server.metrics.connections.WithLabelValues("PLAINTEXT")
-		if got := testutil.ToFloat64(open); got != 50 {
+		if got := server.open(); got != 50 {
 			t.Errorf("%v connections are open after half of the clients closed theirs", got)
 		}
 		memory.Partition("far", "broker") // the others vanish without a word
 		time.Sleep(11 * time.Minute)
-		if got := testutil.ToFloat64(open); got != 0 {
+		if got := server.open(); got != 0 {
 			t.Errorf("%v connections are open", got)
 		}
 	})

@@ -96,3 +96,53 @@ func (l *logLimiter) allow(now time.Time) (allowed bool, suppressed int) {
 	suppressed, l.suppressed = l.suppressed, 0
 	return true, suppressed
 }
+
+// pacer bounds how often something is done a second, on an average over one second.
+type pacer struct {
+	mu   sync.Mutex // guards the fields below
+	rate int
+	next time.Time // when it may be done if nothing was saved up
+}
+
+func newPacer(rate int) *pacer { return &pacer{rate: rate} }
+
+// change takes over another rate.
+func (p *pacer) change(rate int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.rate = rate
+}
+
+// recheck is how long a wait may be before the rate is looked at again, since it may have changed.
+const recheck = time.Second
+
+// wait waits until it may be done once, or ctx ends.
+func (p *pacer) wait(ctx context.Context) error {
+	for {
+		wait := p.due(time.Now())
+		if wait <= 0 {
+			return nil
+		}
+		if !sleep(ctx, min(wait, recheck)) {
+			return ctx.Err()
+		}
+	}
+}
+
+// due takes one turn, or tells how long to wait before asking again. A rate of 0 never has one.
+func (p *pacer) due(now time.Time) time.Duration {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.rate <= 0 {
+		return recheck
+	}
+	if saved := now.Add(-time.Second); p.next.Before(saved) {
+		p.next = saved
+	}
+	interval := time.Second / time.Duration(p.rate)
+	if wait := p.next.Add(interval).Sub(now); wait > 0 {
+		return wait
+	}
+	p.next = p.next.Add(interval)
+	return 0
+}

@@ -18,11 +18,14 @@ func TestBoundsOnConnectionsChangeWhileTheServerRuns(t *testing.T) {
 		}
 		first.expect(1)
 		synctest.Wait() // the second waits to be admitted
-		server.SetConnectionLimits(ConnectionLimits{MaxConnections: 5, MaxConnectionsPerIP: math.MaxInt32})
+		server.SetConnectionLimits(ConnectionLimits{
+			MaxConnections: 5, MaxConnectionsPerIP: math.MaxInt32, MaxConnectionCreationRate: math.MaxInt32,
+		})
 		second.expect(1)
 
 		server.SetConnectionLimits(ConnectionLimits{
 			MaxConnections: 5, MaxConnectionsPerIP: 0, MaxConnectionsPerIPOverrides: map[string]int{"friend": 2},
+			MaxConnectionCreationRate: math.MaxInt32,
 		})
 		server.dialFrom(memory, "stranger").expectClosed()
 		server.dialFrom(memory, "friend").expectClosed()

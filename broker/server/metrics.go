@@ -1,33 +1,31 @@
 package server
 
 import (
-	"time"
-
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/firnlog/firn/broker/wire"
 )
 
-// metrics are what the server counts:
+// metrics are what the server counts. Where Kafka has a metric, it has the name under which the JMX exporter publishes
+// Kafka's:
 //
-//	firn_server_connections{listener}              open connections
+//	kafka_network_requestmetrics_requests_total{request,version}   requests handed to a handler
+//	kafka_network_requestmetrics_errors_total{request,error}       error codes in answers, NONE included
+//	kafka_network_requestmetrics_{totaltimems,requestqueuetimems,localtimems,remotetimems,throttletimems,
+//	    responsequeuetimems,responsesendtimems,requestbytes}{request,quantile}
+//	kafka_network_socketserver_{memorypoolused,memorypoolavailable}
+//	kafka_server_socket_server_metrics_{connection_count,connection_creation_total,connection_close_total,
+//	    incoming_byte_total,outgoing_byte_total}{listener}
+//	firn_server_request_seconds{request}           from a request to the last byte of its answer
 //	firn_server_connections_refused_total          closed at once, because the address had too many
 //	firn_server_accept_errors_total                failures to accept, such as a lack of file descriptors
-//	firn_server_requests_total{api}                requests handed to a handler
 //	firn_server_request_errors_total{reason}       connections closed because of a request: malformed,
 //	                                               unsupported_version, frame_size, timeout, panic
-//	firn_server_request_seconds{api}               from the last byte of a request to the first of its answer
-//	firn_server_send_seconds{api}                  from the first byte of an answer to its last
-//	firn_server_received_bytes_total, firn_server_sent_bytes_total
-//	firn_server_sendfile_bytes_total               the part of what was sent that never entered this process
+//	firn_server_sendfile_bytes_total{listener}     the part of what was sent that never entered this process
 //	firn_server_buffer_bytes{state}                pooled memory: in_use, idle
 type metrics struct {
-	connections   *prometheus.GaugeVec
-	refused       prometheus.Counter
-	acceptErrors  prometheus.Counter
-	received      prometheus.Counter
-	sent          prometheus.Counter
-	bytesSendfile prometheus.Counter
+	refused      prometheus.Counter
+	acceptErrors prometheus.Counter
 
 	malformed          prometheus.Counter
 	unsupportedVersion prometheus.Counter
@@ -35,37 +33,64 @@ type metrics struct {
 	timeout            prometheus.Counter
 	panics             prometheus.Counter
 
-	byAPI map[int16]apiMetrics
+	byAPI     map[int16]*apiMetrics
+	listeners listenerVectors
 }
 
-// apiMetrics are the metrics of one API, looked up once.
-type apiMetrics struct {
-	requests prometheus.Counter
-	total    prometheus.Observer
-	send     prometheus.Observer
+// listenerMetrics are the metrics of one listener, looked up once for each connection.
+type listenerMetrics struct {
+	open prometheus.Gauge
+
+	opened, closed, received, sent, bytesSendfile prometheus.Counter
 }
 
-func newMetrics(registry prometheus.Registerer, pool *wire.Pool) *metrics {
+type listenerVectors struct {
+	open *prometheus.GaugeVec
+
+	opened, closed, received, sent, bytesSendfile *prometheus.CounterVec
+}
+
+const (
+	socketServer = "kafka_server_socket_server_metrics_"
+	// memoryPool is what is queued.max.request.bytes in Kafka as well.
+	memoryPool = "kafka_network_socketserver_memorypool"
+)
+
+func newMetrics(registry prometheus.Registerer, pool *wire.Pool, memory *memory) *metrics {
 	counter := func(name, help string) prometheus.Counter {
 		c := prometheus.NewCounter(prometheus.CounterOpts{Name: "firn_server_" + name, Help: help})
 		registry.MustRegister(c)
 		return c
 	}
-	m := &metrics{
-		connections: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "firn_server_connections", Help: "Open connections.",
-		}, []string{"listener"}),
-		refused:       counter("connections_refused_total", "Connections closed because their address had too many."),
-		acceptErrors:  counter("accept_errors_total", "Connections that could not be accepted."),
-		received:      counter("received_bytes_total", "Bytes of requests received."),
-		sent:          counter("sent_bytes_total", "Bytes of answers sent."),
-		bytesSendfile: counter("sendfile_bytes_total", "Bytes sent from files without being read."),
-		byAPI:         make(map[int16]apiMetrics),
+	perListener := func(name, help string) *prometheus.CounterVec {
+		c := prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, []string{"listener"})
+		registry.MustRegister(c)
+		return c
 	}
-	registry.MustRegister(m.connections)
+	m := &metrics{
+		refused:      counter("connections_refused_total", "Connections closed because their address had too many."),
+		acceptErrors: counter("accept_errors_total", "Connections that could not be accepted."),
+		listeners: listenerVectors{
+			open: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+				Name: socketServer + "connection_count", Help: "Open connections.",
+			}, []string{"listener"}),
+			opened:        perListener(socketServer+"connection_creation_total", "Connections accepted."),
+			closed:        perListener(socketServer+"connection_close_total", "Connections closed."),
+			received:      perListener(socketServer+"incoming_byte_total", "Bytes of requests received."),
+			sent:          perListener(socketServer+"outgoing_byte_total", "Bytes of answers sent."),
+			bytesSendfile: perListener("firn_server_sendfile_bytes_total", "Bytes sent from files without being read."),
+		},
+		byAPI: make(map[int16]*apiMetrics),
+	}
+	registry.MustRegister(m.listeners.open)
 	m.registerErrors(registry)
-	m.registerAPIs(registry)
-	registerPool(registry, pool)
+	requests := newRequestCollector()
+	for _, api := range wire.APIs() {
+		m.byAPI[api.Key] = newAPIMetrics(api)
+		requests.add(api.Name, m.byAPI[api.Key])
+	}
+	registry.MustRegister(requests)
+	registerMemory(registry, pool, memory)
 	return m
 }
 
@@ -81,39 +106,25 @@ func (m *metrics) registerErrors(registry prometheus.Registerer) {
 	m.panics = failures.WithLabelValues("panic")
 }
 
-func (m *metrics) registerAPIs(registry prometheus.Registerer) {
-	requests := prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "firn_server_requests_total", Help: "Requests handed to a handler.",
-	}, []string{"api"})
-	buckets := prometheus.ExponentialBuckets(50e-6, 4, 10) // 50 µs to 13 s
-	total := prometheus.NewHistogramVec(prometheus.HistogramOpts{
-		Name: "firn_server_request_seconds", Help: "Time from a request to the first byte of its answer.",
-		Buckets: buckets,
-	}, []string{"api"})
-	send := prometheus.NewHistogramVec(prometheus.HistogramOpts{
-		Name: "firn_server_send_seconds", Help: "Time it took to send an answer.", Buckets: buckets,
-	}, []string{"api"})
-	registry.MustRegister(requests, total, send)
-	for _, api := range wire.APIs() {
-		m.byAPI[api.Key] = apiMetrics{
-			requests: requests.WithLabelValues(api.Name),
-			total:    total.WithLabelValues(api.Name),
-			send:     send.WithLabelValues(api.Name),
-		}
+// listener looks up the metrics of a listener.
+func (m *metrics) listener(name string) *listenerMetrics {
+	v := &m.listeners
+	return &listenerMetrics{
+		open:   v.open.WithLabelValues(name),
+		opened: v.opened.WithLabelValues(name), closed: v.closed.WithLabelValues(name),
+		received: v.received.WithLabelValues(name), sent: v.sent.WithLabelValues(name),
+		bytesSendfile: v.bytesSendfile.WithLabelValues(name),
 	}
 }
 
-func registerPool(registry prometheus.Registerer, pool *wire.Pool) {
-	for state, read := range map[string]func() int64{"in_use": pool.InUseBytes, "idle": pool.IdleBytes} {
-		registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-			Name: "firn_server_buffer_bytes", Help: "Memory for requests.",
-			ConstLabels: prometheus.Labels{"state": state},
-		}, func() float64 { return float64(read()) }))
+func registerMemory(registry prometheus.Registerer, pool *wire.Pool, memory *memory) {
+	gauge := func(name, help string, labels prometheus.Labels, read func() int64) {
+		registry.MustRegister(prometheus.NewGaugeFunc(
+			prometheus.GaugeOpts{Name: name, Help: help, ConstLabels: labels}, func() float64 { return float64(read()) }))
 	}
-}
-
-// answered records how long a request took until its answer began and until it was sent.
-func (m apiMetrics) answered(receivedAt, sendBegan, sent time.Time) {
-	m.total.Observe(sendBegan.Sub(receivedAt).Seconds())
-	m.send.Observe(sent.Sub(sendBegan).Seconds())
+	gauge("firn_server_buffer_bytes", "Memory for requests.", prometheus.Labels{"state": "in_use"}, pool.InUseBytes)
+	gauge("firn_server_buffer_bytes", "Memory for requests.", prometheus.Labels{"state": "idle"}, pool.IdleBytes)
+	gauge(memoryPool+"used", "Bytes of requests being handled and of answers not yet sent.", nil, memory.used.Load)
+	gauge(memoryPool+"available", "Bytes that requests and answers may take besides.", nil,
+		func() int64 { return max(memory.limit-memory.used.Load(), 0) })
 }

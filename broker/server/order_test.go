@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"sync/atomic"
@@ -28,8 +29,9 @@ func TestRequestsAreAnswered(t *testing.T) {
 			if body := client.expect(2); string(body) != "3/9" {
 				t.Errorf("the handler saw %s", body)
 			}
-			if got := testutil.ToFloat64(server.metrics.byAPI[wire.KeyMetadata].requests); got != 2 {
-				t.Errorf("%v requests were counted", got)
+			versions := server.metrics.byAPI[wire.KeyMetadata].versions
+			if one, nine := versions[1].Load(), versions[9].Load(); one != 1 || nine != 1 {
+				t.Errorf("%d requests of version 1 and %d of version 9 were counted", one, nine)
 			}
 		})
 	}
@@ -100,13 +102,15 @@ func TestRequestsWithoutAnAnswerWriteNothing(t *testing.T) {
 	client.expect(4)
 }
 
+var errTest = errors.New("the handler closes the connection")
+
 func TestClosingReplyIsObeyedAfterEarlierAnswers(t *testing.T) {
 	for name, closing := range map[string]func(req *wire.Request) wire.Reply{
 		"with an answer": func(req *wire.Request) wire.Reply {
-			return wire.Reply{Response: text(req, "last"), Close: true}
+			return wire.Reply{Response: text(req, "last"), Close: errTest}
 		},
-		"without an answer": func(*wire.Request) wire.Reply { return wire.Reply{None: true, Close: true} },
-		"and nothing else":  func(*wire.Request) wire.Reply { return wire.Reply{Close: true} },
+		"without an answer": func(*wire.Request) wire.Reply { return wire.Reply{None: true, Close: errTest} },
+		"and nothing else":  func(*wire.Request) wire.Reply { return wire.Reply{Close: errTest} },
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

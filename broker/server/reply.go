@@ -3,7 +3,6 @@ package server
 import (
 	"context"
 	"errors"
-	"time"
 )
 
 // errNoAnswer is a handler's mistake: a reply that was to be an answer had none.
@@ -100,25 +99,56 @@ func (c *connection) abandon(held *pendingReply, err error) {
 // send completes each reply of the batch, sends them all, and gives back what they held, whatever happens. What stands
 // before a reply that fails is still sent.
 func (c *connection) send(batch []pendingReply) error {
-	var failure error
-	for i := range batch {
-		if failure = c.complete(&batch[i]); failure == nil {
-			continue
+	for len(batch) > 0 {
+		completed, failure := c.completeSome(batch)
+		err := errors.Join(failure, c.sendCompleted(batch[:completed]))
+		batch = batch[completed:]
+		if err != nil {
+			for _, lost := range batch {
+				c.settle(lost)
+			}
+			return err
 		}
-		for _, lost := range batch[i:] {
-			c.settle(lost)
-		}
-		batch = batch[:i]
-		break
 	}
-	began := time.Now()
-	err := c.put(batch)
-	ended := time.Now()
+	return nil
+}
+
+// sentTogether bounds the memory of answers that are made before they are sent: beyond it, those that are complete go
+// out first.
+const sentTogether = 256 << 10
+
+// completeSome makes answers, in order, until they are many bytes or one fails, and tells how many are complete.
+func (c *connection) completeSome(batch []pendingReply) (completed int, err error) {
+	size := int64(0)
 	for i := range batch {
-		batch[i].api.answered(batch[i].receivedAt, began, ended)
+		if size >= sentTogether {
+			return i, nil
+		}
+		if err := c.complete(&batch[i]); err != nil {
+			return i, err
+		}
+		size += batch[i].bytes
+	}
+	return len(batch), nil
+}
+
+// sendCompleted sends answers that are complete and gives back what they held.
+func (c *connection) sendCompleted(batch []pendingReply) error {
+	c.sender.stall = c.server.config.IdleTimeout
+	if c.held.Load() > 0 || c.owed.Load() > int64(len(batch)) {
+		c.sender.stall = min(c.server.config.FrameTimeout, c.server.config.IdleTimeout)
+	}
+	began := c.clock()
+	err := c.put(batch)
+	ended := c.clock()
+	for i := range batch {
+		batch[i].api.answered(&batch[i], began, ended)
+		if wait := batch[i].Response.Throttle(); wait > 0 {
+			c.mute(wait)
+		}
 		c.settle(batch[i])
 	}
-	return errors.Join(failure, err)
+	return err
 }
 
 // put sends answers that are complete.
@@ -133,10 +163,16 @@ func (c *connection) put(batch []pendingReply) error {
 }
 
 // complete makes the answer of a reply that is ready; if the connection has ended before it was, that is an error.
-// Cancel is not called any more once Finish has been.
+// Cancel is not called any more once Finish has been. An answer is not begun while there is no memory for it, unless
+// the connection holds some already: what holds memory must get on.
 func (c *connection) complete(reply *pendingReply) (err error) {
 	if !reply.ready() {
 		return context.Cause(c.info.Context)
+	}
+	if reply.Finish != nil && c.held.Load() == 0 {
+		if err := c.server.memory.room(c.info.Context); err != nil {
+			return err
+		}
 	}
 	finish := reply.Finish
 	reply.Finish, reply.Cancel = nil, nil
@@ -147,6 +183,10 @@ func (c *connection) complete(reply *pendingReply) (err error) {
 			}
 		}()
 		reply.Response = finish()
+		c.charge(reply)
+	}
+	if finish != nil || reply.Wait != nil {
+		reply.times.ready = c.clock()
 	}
 	if reply.Response == nil {
 		return errNoAnswer

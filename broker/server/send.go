@@ -17,6 +17,8 @@ const (
 	// smallRegion is the largest region that is read and sent together with what surrounds it: one system call more for
 	// the read, two fewer for the sending.
 	smallRegion = 16 << 10
+	// maxCopied bounds the memory of such regions for each connection. It does not count against the limits.
+	maxCopied = 64 << 10
 	// copyBuffer is how much is read at once of a region that cannot be sent without reading it.
 	copyBuffer = 256 << 10
 )
@@ -30,23 +32,24 @@ type sender struct {
 	conn    net.Conn
 	raw     syscall.RawConn // nil where sendfile is impossible
 	pool    *wire.Pool
-	metrics *metrics
-	stall   time.Duration // how long the client may take nothing
+	metrics *listenerMetrics
+	stall   time.Duration // how long the client may take nothing of what is being sent
 
 	vectors [][]byte    // bytes to be written next
 	buffers net.Buffers // what of them is not yet written
 	copies  []*wire.Buffer
+	copied  int64 // bytes of copies
 	file    fileSender
 
-	armed    bool      // a write deadline has been set
+	deadline time.Time // as set on the connection; the zero time means none
 	progress time.Time // when the client took something last
 	opened   time.Time
 	sentAt   atomic.Int64 // when an answer was sent last, in nanoseconds since opened; read by the reader
 	sentAny  bool
 }
 
-func (s *sender) init(conn net.Conn, pool *wire.Pool, m *metrics, stall time.Duration) {
-	s.conn, s.pool, s.metrics, s.stall, s.opened = conn, pool, m, stall, time.Now()
+func (s *sender) init(conn net.Conn, pool *wire.Pool, m *listenerMetrics) {
+	s.conn, s.pool, s.metrics, s.opened = conn, pool, m, time.Now()
 	if tcp, ok := conn.(*net.TCPConn); ok && sendfileSupported {
 		if raw, err := tcp.SyscallConn(); err == nil {
 			s.raw = raw
@@ -78,8 +81,15 @@ func (s *sender) add(response *wire.Response) error {
 
 func (s *sender) addRegion(region vfs.Region) error {
 	if region.Size() <= smallRegion {
+		if s.copied >= maxCopied {
+			if err := s.flush(); err != nil {
+				return err
+			}
+			s.reset()
+		}
 		buffer := s.pool.Get(int(region.Size()))
 		s.copies = append(s.copies, buffer)
+		s.copied += region.Size()
 		if _, err := region.ReadAt(buffer.Bytes(), 0); err != nil {
 			return fmt.Errorf("read %d bytes to send: %w", region.Size(), err)
 		}
@@ -150,15 +160,15 @@ func (s *sender) reset() {
 		buffer.Release()
 		s.copies[i] = nil
 	}
-	s.copies = s.copies[:0]
+	s.copies, s.copied = s.copies[:0], 0
 }
 
 // begin starts the clock for the client to take something.
 func (s *sender) begin() {
 	s.progress = time.Now()
-	if !s.armed {
-		s.armed = true
-		_ = s.conn.SetWriteDeadline(s.progress.Add(s.stall)) // fails only on a closed connection; so will the write
+	if due := s.progress.Add(s.stall); s.deadline.IsZero() || s.deadline.After(due) {
+		s.deadline = due
+		_ = s.conn.SetWriteDeadline(due) // fails only on a closed connection; so will the write
 	}
 }
 
@@ -177,6 +187,7 @@ func (s *sender) retry(err error, n int64) error {
 	if !due.After(now) {
 		return errNotTaken
 	}
+	s.deadline = due
 	return s.conn.SetWriteDeadline(due)
 }
 

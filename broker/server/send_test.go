@@ -70,10 +70,10 @@ func TestRegionsOnPlainTCPAreSentWithoutBeingRead(t *testing.T) {
 	}
 	_ = client.Close()
 	server.stop()
-	if got := testutil.ToFloat64(server.metrics.bytesSendfile); got != float64(total) && sendfileSupported {
+	if got := testutil.ToFloat64(server.metrics.listener("PLAINTEXT").bytesSendfile); got != float64(total) && sendfileSupported {
 		t.Errorf("%v of %d bytes were sent without being read", got, total)
 	}
-	if got := testutil.ToFloat64(server.metrics.sent); got != float64(total+int64(len(regions))*10) {
+	if got := testutil.ToFloat64(server.metrics.listener("PLAINTEXT").sent); got != float64(total+int64(len(regions))*10) {
 		t.Errorf("%v bytes are counted as sent", got)
 	}
 	references.check(t)
@@ -91,7 +91,7 @@ func TestSmallRegionsAreReadAndSentWithTheirSurroundings(t *testing.T) {
 	}
 	_ = client.Close()
 	server.stop()
-	if got := testutil.ToFloat64(server.metrics.bytesSendfile); got != 0 {
+	if got := testutil.ToFloat64(server.metrics.listener("PLAINTEXT").bytesSendfile); got != 0 {
 		t.Errorf("%v bytes went by sendfile", got)
 	}
 	references.check(t)
@@ -109,7 +109,7 @@ func TestRegionsOnOtherConnectionsAreRead(t *testing.T) {
 	}
 	_ = client.Close()
 	server.stop()
-	if got := testutil.ToFloat64(server.metrics.bytesSendfile); got != 0 {
+	if got := testutil.ToFloat64(server.metrics.listener("PLAINTEXT").bytesSendfile); got != 0 {
 		t.Errorf("%v bytes went by sendfile", got)
 	}
 	references.check(t)

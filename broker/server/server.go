@@ -12,7 +12,6 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
-	"golang.org/x/sync/semaphore"
 
 	"github.com/firnlog/firn/broker/wire"
 )
@@ -37,8 +36,8 @@ type Server struct {
 	metrics  *metrics
 	pool     *wire.Pool
 	slots    *connectionSlots
-	// inFlight counts bytes of frames and answers in memory, of all connections.
-	inFlight *semaphore.Weighted
+	pacer    *pacer
+	memory   *memory       // frames and answers of all connections
 	draining chan struct{} // closed when the stop begins
 	lastID   atomic.Uint64
 
@@ -58,17 +57,18 @@ type listener struct {
 func New(
 	logger *slog.Logger, registry prometheus.Registerer, network Network, config Config, dispatch Dispatch,
 ) *Server {
-	pool := wire.NewPool(config.MaxPooledBytes)
+	pool, memory := wire.NewPool(config.MaxPooledBytes), newMemory(config.MaxInFlightBytes)
 	return &Server{
 		logger:      logger,
 		logLimit:    &logLimiter{},
 		network:     network,
 		config:      config,
 		dispatch:    dispatch,
-		metrics:     newMetrics(registry, pool),
+		metrics:     newMetrics(registry, pool, memory),
 		pool:        pool,
 		slots:       newConnectionSlots(config.ConnectionLimits),
-		inFlight:    semaphore.NewWeighted(config.MaxInFlightBytes),
+		pacer:       newPacer(config.MaxConnectionCreationRate),
+		memory:      memory,
 		draining:    make(chan struct{}),
 		connections: make(map[*connection]struct{}),
 	}
@@ -91,7 +91,10 @@ func (s *Server) Listen(ctx context.Context, name, address string) (net.Addr, er
 }
 
 // SetConnectionLimits changes the bounds on connections. Those that are there stay, even if they are too many now.
-func (s *Server) SetConnectionLimits(limits ConnectionLimits) { s.slots.change(limits) }
+func (s *Server) SetConnectionLimits(limits ConnectionLimits) {
+	s.slots.change(limits)
+	s.pacer.change(limits.MaxConnectionCreationRate)
+}
 
 // Close closes the listeners of a server that is not going to run. Run does it itself.
 func (s *Server) Close() error {
@@ -184,7 +187,11 @@ func (s *Server) accept(ctx, connections context.Context, l listener, serving *s
 // already, or if ctx has ended.
 func (s *Server) admit(ctx, connections context.Context, l listener, accepted net.Conn) *connection {
 	address := hostOf(accepted.RemoteAddr())
-	if err := s.slots.take(ctx, address); err != nil {
+	err := s.pacer.wait(ctx)
+	if err == nil {
+		err = s.slots.take(ctx, address)
+	}
+	if err != nil {
 		if errors.Is(err, errAddressFull) {
 			s.metrics.refused.Inc()
 			s.warn("connection refused", "remote", accepted.RemoteAddr().String(), "reason", err)
@@ -202,10 +209,11 @@ func (s *Server) admit(ctx, connections context.Context, l listener, accepted ne
 
 // serve runs one connection to its end and gives back its place.
 func (s *Server) serve(c *connection) {
-	open := s.metrics.connections.WithLabelValues(c.info.Listener)
-	open.Inc()
+	c.metrics.opened.Inc()
+	c.metrics.open.Inc()
 	defer func() {
-		open.Dec()
+		c.metrics.open.Dec()
+		c.metrics.closed.Inc()
 		s.slots.giveBack(c.address)
 		s.mu.Lock()
 		defer s.mu.Unlock()

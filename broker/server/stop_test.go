@@ -132,7 +132,11 @@ func TestAStopDoesNotWaitForClientsThatDoNotRead(t *testing.T) {
 func TestAnswersSurviveACloseWithUnreadRequests(t *testing.T) {
 	for range 20 {
 		server := start(t, network.TCP(), func(_ context.Context, req *wire.Request) wire.Reply {
-			return wire.Reply{Response: text(req, "answer"), Close: req.CorrelationID == 5}
+			reply := wire.Reply{Response: text(req, "answer")}
+			if req.CorrelationID == 5 {
+				reply.Close = errTest
+			}
+			return reply
 		})
 		client := server.dial()
 		var all []byte

@@ -94,7 +94,7 @@ func (w *spaceWatch) take(env *environment, size int64, now int64) error {
 	if w.free-size < env.reserve {
 		env.metrics.reserveRefusals.Inc()
 		return fmt.Errorf("%s has %d bytes free, and %d of them are reserved (firn.log.dirs.reserve.bytes): %w",
-			w.path, w.free, env.reserve, kafka.KafkaStorageError)
+			w.path, w.free, env.reserve, ErrNoSpace)
 	}
 	w.free -= size
 	w.appended += size
@@ -111,7 +111,7 @@ func (d *directory) checkReserve(size int, now int64) error {
 	}
 	if env.metadataFull() {
 		env.metrics.reserveRefusals.Inc()
-		return fmt.Errorf("%s has been full and has no room yet: %w", env.metadata.path, kafka.KafkaStorageError)
+		return fmt.Errorf("%s has been full and has no room yet: %w", env.metadata.path, ErrNoSpace)
 	}
 	if env.metadata.path != "" {
 		if err := env.metadata.take(env, int64(size), now); err != nil {

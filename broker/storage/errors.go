@@ -54,3 +54,6 @@ func storageError(doing string, err error) error {
 	}
 	return fmt.Errorf("%s: %w: %w", doing, kafka.KafkaStorageError, err)
 }
+
+// ErrNoSpace says that an append was refused because a disk is nearly full. It passes by itself once there is room.
+var ErrNoSpace = fmt.Errorf("the disk is nearly full: %w", kafka.KafkaStorageError)

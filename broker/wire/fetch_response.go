@@ -77,6 +77,8 @@ func EncodeFetchResponse(version int16, correlationID int32, response *FetchResp
 	if chunks := 2*records + 1; chunks > cap(e.encoded.chunks) {
 		e.encoded.chunks = make([]Chunk, 0, chunks)
 	}
+	e.encoded.throttleMs = response.ThrottleMs
+	e.encoded.countError(response.ErrorCode)
 	e.int32(response.ThrottleMs)
 	if version >= fetchSessionsFrom {
 		e.errno(response.ErrorCode)
@@ -116,6 +118,7 @@ func (e *fetchEncoder) topic(topic *FetchTopicResponse) {
 }
 
 func (e *fetchEncoder) partition(p *FetchPartitionResponse) {
+	e.encoded.countError(p.ErrorCode)
 	e.int32(p.Partition)
 	e.errno(p.ErrorCode)
 	e.int64(p.HighWatermark)

@@ -228,13 +228,13 @@ func TestFetchResponseDoesNotCopyRecords(t *testing.T) {
 	t.Error("the records are not among the chunks")
 }
 
-func TestBytesInMemoryLeavesOutWhatOthersAccountFor(t *testing.T) {
+func TestBytesInMemoryAreAllButRegionsOfFiles(t *testing.T) {
 	r := NewResponse()
 	r.AppendChunk(Chunk{Bytes: make([]byte, 10)})
 	r.AppendChunk(Chunk{Bytes: make([]byte, 20), Hold: &countingHolder{}})
 	r.AppendChunk(Chunk{Region: vfs.NewRegion(segment(t, 100), 0, 100, nil)})
-	if got := r.BytesInMemory(); got != 10 {
-		t.Errorf("%d bytes, want 10", got)
+	if got := r.BytesInMemory(); got != 30 {
+		t.Errorf("%d bytes, want 30", got)
 	}
 	if got := r.Size(); got != 130 {
 		t.Errorf("size %d, want 130", got)

@@ -71,7 +71,14 @@ func EncodeProduceResponse(version int16, correlationID int32, response *Produce
 	} else {
 		a.noTags()
 	}
-	return finishFrame(a.dst, correlationID)
+	r := finishFrame(a.dst, correlationID)
+	r.throttleMs = response.ThrottleMs
+	for i := range response.Topics {
+		for j := range response.Topics[i].Partitions {
+			r.countError(response.Topics[i].Partitions[j].ErrorCode)
+		}
+	}
+	return r
 }
 
 func (p *ProducePartitionResponse) appendTo(a *appender, version int16) {

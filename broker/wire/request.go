@@ -67,8 +67,9 @@ type Reply struct {
 	// Cancel is called instead of Finish when the connection ends before the answer could be made: it gives back what
 	// was reserved. Of Finish and Cancel exactly one is called, once. May be nil.
 	Cancel func()
-	// Close closes the connection once all earlier replies, and this one's Response if there is one, are written.
-	Close bool
-	// None means that the client expects no answer (acks=0): nothing is written.
+	// Close, if not nil, closes the connection once all earlier replies, and this one's Response if there is one, are
+	// written. It says why.
+	Close error
+	// None means that the client expects no answer (acks=0): nothing is written, and a Response is only counted.
 	None bool
 }

@@ -2,6 +2,7 @@ package wire
 
 import (
 	"encoding/binary"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
 
@@ -25,6 +26,10 @@ type Response struct {
 	chunks []Chunk
 	size   int64
 	inline [3]Chunk // header, one partition's records, trailer: the common Fetch needs no slice of its own
+
+	throttleMs   int32
+	errors       []ErrorCount
+	inlineErrors [2]ErrorCount
 }
 
 // NewResponse makes an empty response.
@@ -51,20 +56,21 @@ func (r *Response) Chunks() []Chunk { return r.chunks }
 // Size is the number of bytes of the frame, the length prefix included.
 func (r *Response) Size() int64 { return r.size }
 
-// BytesInMemory is how much memory the response itself holds: regions of files and what somebody else accounts for do
-// not count.
+// BytesInMemory is how much memory the response holds until it is released: all but regions of files.
 func (r *Response) BytesInMemory() int64 {
 	if r == nil {
 		return 0
 	}
 	var size int64
 	for i := range r.chunks {
-		if r.chunks[i].Hold == nil {
-			size += int64(len(r.chunks[i].Bytes))
-		}
+		size += int64(len(r.chunks[i].Bytes))
 	}
 	return size
 }
+
+// Throttle is how long the answer tells the client to wait before its next request (throttle_time_ms). The server
+// reads nothing from the connection for as long, so that a client which does not obey gains nothing (KIP-219).
+func (r *Response) Throttle() time.Duration { return time.Duration(r.throttleMs) * time.Millisecond }
 
 // Release gives back every reference the chunks hold. It must be called exactly once, after the last use; a second
 // call does nothing.
@@ -102,7 +108,12 @@ func EncodeResponse(version int16, correlationID int32, body kmsg.Response) *Res
 		frame = append(frame, 0)
 	}
 	frame = body.AppendTo(frame)
-	return finishFrame(frame, correlationID)
+	r := finishFrame(frame, correlationID)
+	r.countErrors(body)
+	if throttling, ok := body.(kmsg.ThrottleResponse); ok {
+		r.throttleMs, _ = throttling.Throttle()
+	}
+	return r
 }
 
 // finishFrame fills in length and correlation id of a frame that consists of one run of bytes.

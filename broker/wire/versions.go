@@ -4,7 +4,8 @@ import "math"
 
 // API describes one served API: which versions are advertised, which are served, and how big a request may be.
 type API struct {
-	Key  int16
+	Key int16
+	// Name is Kafka's, as in its metrics.
 	Name string
 	// Min and Max are the advertised range. Max is also the highest version served.
 	Min, Max int16
@@ -66,12 +67,12 @@ var served = [...]API{
 	{KeyFetch, "Fetch", 4, 18, 4, 12, maxListRequest},
 	{KeyListOffsets, "ListOffsets", 1, 11, 1, 6, maxListRequest},
 	{KeyMetadata, "Metadata", 0, 13, 0, 9, maxListRequest},
-	{KeySASLHandshake, "SASLHandshake", 0, 1, 0, noVersion, maxSmallRequest},
+	{KeySASLHandshake, "SaslHandshake", 0, 1, 0, noVersion, maxSmallRequest},
 	{KeyApiVersions, "ApiVersions", 0, 4, 0, 3, maxSmallRequest},
 	{KeyCreateTopics, "CreateTopics", 2, 7, 2, 5, maxListRequest},
 	{KeyDeleteTopics, "DeleteTopics", 1, 6, 1, 4, maxListRequest},
 	{KeyDeleteRecords, "DeleteRecords", 0, 2, 0, 2, maxListRequest},
-	{KeyInitProducerID, "InitProducerID", 0, 5, 0, 2, maxSmallRequest},
+	{KeyInitProducerID, "InitProducerId", 0, 5, 0, 2, maxSmallRequest},
 	{KeyOffsetForLeaderEpoch, "OffsetForLeaderEpoch", 2, 4, 2, 4, maxListRequest},
 	{KeyDescribeConfigs, "DescribeConfigs", 1, 4, 1, 4, maxListRequest},
 	{KeyAlterConfigs, "AlterConfigs", 0, 2, 0, 2, maxListRequest},
@@ -79,7 +80,7 @@ var served = [...]API{
 	{KeyCreatePartitions, "CreatePartitions", 0, 3, 0, 2, maxListRequest},
 	{KeyElectLeaders, "ElectLeaders", 0, 2, 0, 2, maxListRequest},
 	{KeyIncrementalAlterConfigs, "IncrementalAlterConfigs", 0, 1, 0, 1, maxListRequest},
-	{KeyAlterPartitionAssignments, "AlterPartitionAssignments", 0, 1, 0, 0, maxListRequest},
+	{KeyAlterPartitionAssignments, "AlterPartitionReassignments", 0, 1, 0, 0, maxListRequest},
 	{KeyListPartitionReassignments, "ListPartitionReassignments", 0, 0, 0, 0, maxListRequest},
 	{KeyDescribeQuorum, "DescribeQuorum", 0, 2, 0, 0, maxListRequest},
 	{KeyDescribeCluster, "DescribeCluster", 0, 2, 0, 0, maxSmallRequest},

@@ -26,8 +26,8 @@ func brokerNetworkRows() []row {
 		{"listeners", List, "PLAINTEXT://:9092", PerBroker, nil, Acts,
 			"The address that clients connect to. One client listener acts; controller listeners are " +
 				"noted and ignored."},
-		{"max.connection.creation.rate", Int, "2147483647", ClusterWide, atLeast(0), Later,
-			"Largest number of new connections a second."},
+		{"max.connection.creation.rate", Int, "2147483647", ClusterWide, atLeast(0), Acts,
+			"Largest number of new connections a second; more wait to be accepted."},
 		{"max.connections", Int, "2147483647", ClusterWide, atLeast(0), Acts,
 			"Largest number of connections at a time."},
 		{"max.connections.per.ip", Int, "2147483647", ClusterWide, atLeast(0), Acts,

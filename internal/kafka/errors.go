@@ -79,6 +79,17 @@ func (e Errno) Error() string {
 	return fmt.Sprintf("Kafka error code %d", int16(e))
 }
 
+// Name is the protocol's name of the code, as metrics label it: NONE, NOT_LEADER_OR_FOLLOWER, ….
+func (e Errno) Name() string {
+	if e == None {
+		return "NONE"
+	}
+	if known := kerr.TypedErrorForCode(int16(e)); known != nil && known.Code == int16(e) {
+		return known.Message
+	}
+	return fmt.Sprintf("CODE_%d", int16(e))
+}
+
 // Retriable tells whether a client that gets the code may send the same request again.
 func (e Errno) Retriable() bool {
 	known := kerr.TypedErrorForCode(int16(e))

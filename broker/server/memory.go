@@ -1,0 +1,113 @@
+package server
+
+import (
+	"container/list"
+	"context"
+	"sync"
+	"sync/atomic"
+)
+
+// memory counts the bytes of all requests that are being read or handled and of all answers that wait to be sent, and
+// makes those wait that would need more than there may be.
+//
+// How large a request becomes is known before it is read: its memory is taken first. How large an answer becomes is
+// known when it is made: it is charged then, whatever the bound, and who would begin another one waits for room.
+// Whoever holds memory of answers never waits for room, so that it can be sent and come back.
+type memory struct {
+	limit int64
+	used  atomic.Int64 // written under mu
+
+	mu    sync.Mutex // guards the field below
+	queue list.List  // of *memoryWait, the first to come first
+}
+
+type memoryWait struct {
+	bytes   int64
+	granted chan struct{}
+}
+
+func newMemory(limit int64) *memory { return &memory{limit: limit} }
+
+// take waits until n bytes may be used, or ctx ends. More than there may ever be is what there may be.
+func (m *memory) take(ctx context.Context, n int64) error {
+	m.mu.Lock()
+	if m.queue.Len() == 0 && m.fits(n) {
+		m.used.Add(n)
+		m.mu.Unlock()
+		return nil
+	}
+	wait := &memoryWait{n, make(chan struct{})}
+	place := m.queue.PushBack(wait)
+	m.mu.Unlock()
+	select {
+	case <-wait.granted:
+		return nil
+	case <-ctx.Done():
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	select {
+	case <-wait.granted:
+		m.used.Add(-n)
+	default:
+		m.queue.Remove(place)
+	}
+	m.grant()
+	return ctx.Err()
+}
+
+// fits needs mu. What is larger than the limit fits when there is nothing else.
+func (m *memory) fits(n int64) bool {
+	used := m.used.Load()
+	return used <= 0 || used <= m.limit-n
+}
+
+// charge counts n bytes that are there already.
+func (m *memory) charge(n int64) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.used.Add(n)
+}
+
+// giveBack returns what was taken or charged.
+func (m *memory) giveBack(n int64) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.used.Add(-n)
+	m.grant()
+}
+
+// grant needs mu.
+func (m *memory) grant() {
+	for first := m.queue.Front(); first != nil; first = m.queue.Front() {
+		wait := first.Value.(*memoryWait)
+		if !m.fits(wait.bytes) {
+			return
+		}
+		m.queue.Remove(first)
+		m.used.Add(wait.bytes)
+		close(wait.granted)
+	}
+}
+
+// hasRoom tells whether less is used than may be.
+func (m *memory) hasRoom() bool { return m.used.Load() < m.limit }
+
+// contended tells whether somebody waits.
+func (m *memory) contended() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.queue.Len() > 0
+}
+
+// room waits until less is used than may be. Almost always that is one look.
+func (m *memory) room(ctx context.Context) error {
+	if m.hasRoom() {
+		return nil
+	}
+	if err := m.take(ctx, 1); err != nil {
+		return err
+	}
+	m.giveBack(1)
+	return nil
+}
