@@ -12,6 +12,7 @@ CACHE := $(CURDIR)/.cache
 GO ?= go
 PYTHON ?= python3
 MVN ?= mvn
+NPM ?= npm
 
 # A duration, or a number of runs such as 100000x.
 FUZZTIME ?= 20s
@@ -27,6 +28,7 @@ export FIRN_BIN ?= $(BIN)/firn
 export FIRN_VERSITYGW ?= $(BIN)/tools/versitygw
 export FIRN_GOPEERS ?= $(BIN)/tools/gopeers
 export FIRN_PYTHON ?= $(CACHE)/python/bin/python
+export FIRN_NODE_MODULES ?= $(CACHE)/node/node_modules
 export FIRN_KAFKA_LIB ?= $(CACHE)/kafka
 export FIRN_JAVA_CLASSES ?= $(CACHE)/java
 
@@ -81,7 +83,7 @@ lint: $(BIN)/tools/golangci-lint ## gofmt, go vet, golangci-lint
 ci: ## all that CI runs besides `make test`
 	$(MAKE) lint
 	$(MAKE) race RACE="$(RACE_CI)"
-	$(MAKE) python java
+	$(MAKE) python node java
 	FIRN_CI=1 $(MAKE) integration
 	$(MAKE) fuzz FUZZTIME=3000x # a number of runs: with a duration go test fails now and then as its own time ends
 
@@ -112,11 +114,22 @@ $(BIN)/tools/golangci-lint: integration/tools/lint/go.mod integration/tools/lint
 	@touch $@
 
 .PHONY: python
-python: $(CACHE)/python/.installed ## a virtual environment with confluent-kafka
+python: $(CACHE)/python/.installed ## a virtual environment with the Python clients
 
 $(CACHE)/python/.installed: integration/clients/requirements.txt
 	$(PYTHON) -m venv --clear $(CACHE)/python
 	$(CACHE)/python/bin/python -m pip install --quiet --disable-pip-version-check -r $<
+	@touch $@
+
+.PHONY: node
+node: $(CACHE)/node/.installed ## kafkajs and its codecs
+
+$(CACHE)/node/.installed: integration/clients/js/package.json integration/clients/js/package-lock.json \
+		integration/clients/js/.npmrc
+	rm -rf $(CACHE)/node
+	mkdir -p $(CACHE)/node
+	cp $^ $(CACHE)/node
+	$(NPM) ci --silent --prefix $(CACHE)/node
 	@touch $@
 
 .PHONY: kafka-lib

@@ -1,10 +1,13 @@
-"""What the exchange programs in Python share: the lines that they read and write (see program_test.go)."""
+"""What the exchange programs in Python share: the lines that they read and write (see program_test.go), and limits."""
 
 import base64
 import itertools
 import json
 import sys
 from typing import NamedTuple
+
+PATIENCE = 60  # seconds; nothing takes as long
+MAX_MESSAGE_BYTES = 12_000_000
 
 
 class Record(NamedTuple):
@@ -15,12 +18,17 @@ class Record(NamedTuple):
     offset: int = 0
 
 
+class Start(NamedTuple):
+    topic: str
+    kind: str  # "offset" or "time"
+    at: int
+
+
 def main(produce, consume):
-    """Runs produce(BROKERS, topics), which returns what went wrong, or consume(BROKERS, starts), which yields records."""
+    """Runs produce(BROKERS, topics), or consume(BROKERS, starts), which returns or yields the records of each start."""
     verb, brokers = sys.argv[1:]
     if verb == "produce":
-        if failures := produce(brokers, topics()):
-            sys.exit("; ".join(failures))
+        produce(brokers, topics())
         return
     for records in consume(brokers, starts()):
         for record in records:
@@ -46,11 +54,10 @@ def topics():
 
 
 def starts():
-    """Yields the topic of each read, "offset" or "time", and the number."""
     for line in sys.stdin:
         topic, _, start = line.strip().partition(" ")
         kind, _, at = start.partition(":")
-        yield topic, kind, int(at)
+        yield Start(topic, kind, int(at))
 
 
 def encode(data):

@@ -27,7 +27,8 @@ const (
 	lz4    feature = "lz4"
 	zstd   feature = "zstd"
 
-	nulls        feature = "null" // keys and values
+	nulls        feature = "null"      // keys and values
+	bothNull     feature = "both null" // in one record
 	empties      feature = "empty"
 	headers      feature = "headers"
 	nullHeaders  feature = "null headers" // values of headers that are null
@@ -40,7 +41,7 @@ const (
 var (
 	codecs   = []feature{plain, gzip, snappy, lz4, zstd}
 	features = append(codecs[:len(codecs):len(codecs)],
-		nulls, empties, headers, nullHeaders, times, large, fromAnOffset, fromATime)
+		nulls, bothNull, empties, headers, nullHeaders, times, large, fromAnOffset, fromATime)
 )
 
 // side is what of a client is meant.
@@ -70,6 +71,7 @@ func (r *record) needs() []feature {
 		add(nulls, data == nil)
 		add(empties, data != nil && len(data) == 0)
 	}
+	add(bothNull, r.Key == nil && r.Value == nil)
 	add(large, len(r.Value) >= 10_000_000)
 	add(headers, len(r.Headers) > 0)
 	add(nullHeaders, slices.ContainsFunc(r.Headers, func(h header) bool { return h.Value == nil }))
@@ -198,6 +200,9 @@ func (o *observed) table(t *testing.T) string {
 			fmt.Fprintf(&rows, " %s |", cmp.Or(text, "–"))
 		}
 		rows.WriteString("\n")
+		if c.note != "" {
+			fmt.Fprintf(&reasons, "- %s: %s\n", c.name, c.note)
+		}
 		for _, l := range c.lacks {
 			fmt.Fprintf(&reasons, "- %s %s no %s: %s\n", c.name, l.side, l.what(), l.reason)
 		}

@@ -19,6 +19,8 @@ type client struct {
 	open func(t *testing.T, node *process.Node) peer
 	// lacks are what the client itself cannot do. All else is tested.
 	lacks []lack
+	// note is what else a reader of its row must know.
+	note string
 }
 
 // lack is something that a client cannot do.
@@ -41,7 +43,26 @@ func clients() []client {
 		},
 		{
 			name: "confluent-kafka", version: pin{"requirements.txt", `confluent-kafka==(\S+)`},
-			open: openPython("exchange.py"),
+			open: openPython("exchange_confluent.py"),
+		},
+		{
+			name: "kafka-python", version: pin{"requirements.txt", `kafka-python==(\S+)`},
+			open:  openPython("exchange_kafka_python.py"),
+			lacks: []lack{
+				{writes, []feature{bothNull}, "it asks for a key or a value"},
+				{writes, []feature{nullHeaders}, "it asks for bytes"},
+			},
+		},
+		{
+			name: "aiokafka", version: pin{"requirements.txt", `aiokafka==(\S+)`},
+			open:  openPython("exchange_aiokafka.py"),
+			lacks: []lack{{writes, []feature{bothNull}, "it asks for a key or a value"}},
+		},
+		{
+			name: "kafkajs", version: pin{"js/package.json", `"kafkajs": "(.+)"`}, open: openNode("js/exchange.js"),
+			lacks: []lack{{writes, []feature{nullHeaders}, "it takes the length of null"}},
+			note: "its consumer always joins a group, and there are none yet; its cluster and brokers, which fetch and " +
+				"decode under the group, read here",
 		},
 		{
 			name: "kafka-clients", version: pin{"pom.xml", `<kafka.version>(.+)</`}, open: openJava("clients"),
@@ -74,6 +95,19 @@ func openPython(script string) func(*testing.T, *process.Node) peer {
 		t.Helper()
 		fallback := filepath.Join("..", "..", ".cache", "python", "bin", "python")
 		return program{path: process.Program(t, "FIRN_PYTHON", fallback), args: []string{script}, brokers: node.Kafka}
+	}
+}
+
+// openNode runs a script with Node.js and the folder that has the libraries.
+func openNode(script string) func(*testing.T, *process.Node) peer {
+	return func(t *testing.T, node *process.Node) peer {
+		t.Helper()
+		path, err := exec.LookPath("node")
+		if err != nil {
+			process.Missing(t, "node", err)
+		}
+		modules := process.Program(t, "FIRN_NODE_MODULES", filepath.Join("..", "..", ".cache", "node", "node_modules"))
+		return program{path: path, args: []string{script}, env: []string{"NODE_PATH=" + modules}, brokers: node.Kafka}
 	}
 }
 

@@ -1,0 +1,50 @@
+"""Produces and consumes with kafka-python for the client tests: see program_test.go."""
+
+import exchange_lines
+from exchange_lines import MAX_MESSAGE_BYTES, PATIENCE
+from kafka import KafkaConsumer, KafkaProducer, TopicPartition
+
+
+def produce(brokers, topics):
+    for topic, codec, records in topics:
+        producer = KafkaProducer(
+            bootstrap_servers=brokers, compression_type=None if codec == "none" else codec, linger_ms=20,
+            max_request_size=MAX_MESSAGE_BYTES, metrics_enabled=False)
+        futures = [
+            producer.send(
+                topic, partition=0, key=record.key, value=record.value, headers=record.headers,
+                timestamp_ms=record.timestamp)
+            for record in records
+        ]
+        producer.flush(PATIENCE)
+        for future in futures:
+            future.get(PATIENCE)
+        producer.close()
+
+
+def consume(brokers, starts):
+    consumer = KafkaConsumer(
+        bootstrap_servers=brokers, enable_auto_commit=False, auto_offset_reset="none", fetch_max_wait_ms=50,
+        max_partition_fetch_bytes=MAX_MESSAGE_BYTES, metrics_enabled=False)
+    for start in starts:
+        partition = TopicPartition(start.topic, 0)
+        consumer.assign([partition])
+        at = start.at
+        if start.kind == "time":
+            at = consumer.offsets_for_times({partition: at})[partition].offset
+        consumer.seek(partition, at)
+        yield until_end(consumer, partition, consumer.end_offsets([partition])[partition])
+    consumer.close()
+
+
+def until_end(consumer, partition, end):
+    while consumer.position(partition) < end:
+        read = consumer.poll(PATIENCE * 1000)
+        if not read:
+            raise TimeoutError("nothing comes")
+        for record in read[partition]:
+            yield exchange_lines.Record(record.key, record.value, record.headers, record.timestamp, record.offset)
+
+
+if __name__ == "__main__":
+    exchange_lines.main(produce, consume)
