@@ -104,7 +104,7 @@ func commitError(err error) error {
 
 // newTopic checks one topic as a real creation would and decides where its replicas go.
 func (h *Handlers) newTopic(img *image.Image, asked *kmsg.CreateTopicsRequestTopic) (command.NewTopic, error) {
-	topic := command.NewTopic{Name: asked.Topic, Configs: map[string]string{}}
+	topic := command.NewTopic{Name: asked.Topic, Internal: isInternalTopic(asked.Topic), Configs: map[string]string{}}
 	if asked.Topic == metadataTopicName {
 		return topic, fmt.Errorf("%s is the metadata quorum's own: %w", metadataTopicName, kafka.InvalidRequest)
 	}
