@@ -137,6 +137,21 @@ func (f *brokerFlag) connect(ctx context.Context, options ...kgo.Opt) (*session,
 	return s, nil
 }
 
+// connectBeyond is connect for a command that has to finish something when it is interrupted. The session ends with ctx
+// only until release is called.
+func (f *brokerFlag) connectBeyond(ctx context.Context, options ...kgo.Opt) (
+	client *session, release func() bool, err error,
+) {
+	lasting, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
+	release = context.AfterFunc(ctx, func() { cancel(context.Cause(ctx)) })
+	if client, err = f.connect(lasting, options...); err != nil {
+		release()
+		cancel(nil)
+		return nil, nil, err
+	}
+	return client, release, nil
+}
+
 // softwareVersion is our version in the characters that KIP-511 allows.
 func softwareVersion() string {
 	return strings.Trim(strings.Map(func(r rune) rune {

@@ -3,11 +3,13 @@ package main
 import (
 	"errors"
 	"fmt"
+	"io"
 	"math"
 	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	"github.com/twmb/franz-go/pkg/kadm"
 )
 
@@ -18,13 +20,24 @@ type consumeRequest struct {
 	partitions    []int32
 	limit         int64
 	follow        bool
-	format        string
-	keys          bool
-	separator     string
 	readCommitted bool
+	control       bool
+	rack          string
+	filterKey     string
+	filterValue   string
+	filterHeaders []string
+
+	format     string
+	keys       bool
+	separator  string
+	delimiter  string
+	null       string
+	metaOnly   bool
+	noProgress bool
 
 	choice  topicChoice
 	offsets offsetRange
+	filter  recordFilter
 }
 
 func consumeCommand() *cobra.Command {
@@ -33,32 +46,27 @@ func consumeCommand() *cobra.Command {
 		Use:   "consume TOPIC…",
 		Short: "Print records",
 		Long: "Print records from where -o says to the ends that the partitions have when the command starts, and exit;\n" +
-			"with --follow, go on with what comes later.",
+			"with --follow, go on with what comes later.\n\n" +
+			"A layout for -f is text around percent verbs: %t topic, %p partition, %o offset, %k key, %v value, %d timestamp,\n" +
+			"%h{%k=%v;} each header, %H number of headers, %K %V %T lengths, %e leader epoch, %a{timestamp-type},\n" +
+			"%a{compression}, %x producer id, %y producer epoch, %[ log start offset, %| last stable offset, %] high\n" +
+			"watermark, %i count, %% a percent sign, and \\t \\n \\r \\\\ \\xNN. Numbers are ascii, or %V{big32}, {hex8}, {little16},\n" +
+			"{byte} and so on; text may be %v{hex}, {base64}, {unpack{…}}; times %d{go#RFC3339#} or %d{strftime#%F#}.",
 		Example: "  firn consume flights -n 5\n" +
+			"  firn consume flights -o -10 --follow\n" +
 			"  firn consume flights -o @2013-01-13:24h -f '%d{go#DateTime#} %k %v\\n'\n" +
-			"  firn consume flights -f json",
+			"  firn consume flights -f json --filter-key ^N14",
 		Args: takes(cobra.MinimumNArgs(1)),
 	}
 	brokers := addBrokerFlag(cmd)
-	flags := cmd.Flags()
-	flags.BoolVarP(&request.regex, "regex", "r", false,
-		"read every topic that a regular expression finds in its name; with --follow, later ones too")
-	flags.StringVarP(&request.offset, "offset", "o", "start", offsetHelp)
-	flags.Int32SliceVarP(&request.partitions, "partitions", "p", nil, "read these partitions only")
-	flags.Int64VarP(&request.limit, "num", "n", 0, "stop after this many records")
-	flags.BoolVarP(&request.follow, "follow", "F", false, "do not stop at the end")
-	flags.StringVarP(&request.format, "format", "f", formatText,
-		"output format: text (a value a line), json (a record a line, nothing lost), a percent layout such as\n"+
-			"'%t %p %o %d{go#RFC3339#} %k %v\\n', or help for the fields of the JSON")
-	flags.BoolVar(&request.keys, "keys", false, "text: print the key and a tab before the value")
-	flags.StringVarP(&request.separator, "key-separator", "K", "", "text: print the key and this before the value")
-	flags.BoolVar(&request.readCommitted, "read-committed", false, "leave out what transactions have not committed")
+	request.addReadingFlags(cmd.Flags())
+	request.addPrintingFlags(cmd.Flags())
 	cmd.ValidArgsFunction = completeTopics(brokers, 0)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if request.format == formatHelp {
-			return writeSchema[recordJSON](cmd.OutOrStdout())
+			return request.writeSchema(cmd.OutOrStdout())
 		}
-		output, err := request.check(args, time.Now())
+		output, err := request.check(cmd, args)
 		if err != nil {
 			return usageError{cmd.CommandPath(), err}
 		}
@@ -67,16 +75,54 @@ func consumeCommand() *cobra.Command {
 		}
 		return request.run(cmd, brokers, output)
 	}
+	completeFlag(cmd, "offset", "start", "end", "-10", "@-1h", "@-1d")
 	return finishStreaming(cmd, &request.format)
 }
 
+func (c *consumeRequest) addReadingFlags(flags *pflag.FlagSet) {
+	flags.BoolVarP(&c.regex, "regex", "r", false,
+		"read every topic that a regular expression finds in its name; with --follow, later ones too")
+	flags.StringVarP(&c.offset, "offset", "o", "start", offsetHelp)
+	flags.Int32SliceVarP(&c.partitions, "partitions", "p", nil, "read these partitions only")
+	flags.Int64VarP(&c.limit, "num", "n", 0, "stop after this many records")
+	flags.BoolVarP(&c.follow, "follow", "F", false, "do not stop at the end")
+	flags.BoolVar(&c.readCommitted, "read-committed", false, "leave out what transactions have not committed")
+	flags.BoolVar(&c.control, "print-control-records", false, "print the markers of transactions, too")
+	flags.StringVar(&c.rack, "rack", "", "read from replicas in this rack where there are any")
+	flags.StringVar(&c.filterKey, "filter-key", "", "print only records whose key a regular expression finds something in")
+	flags.StringVar(&c.filterValue, "filter-value", "", "the same for the value")
+	flags.StringArrayVar(&c.filterHeaders, "filter-header", nil,
+		"print only records with a header KEY, or KEY=REGEX (repeatable: all must be there)")
+}
+
+func (c *consumeRequest) addPrintingFlags(flags *pflag.FlagSet) {
+	flags.StringVarP(&c.format, "format", "f", formatText,
+		"output format: text (a value a line), json (a record a line, nothing lost), a percent layout such as\n"+
+			"'%t %p %o %d{go#RFC3339#} %k %v\\n', or help for the fields of the JSON")
+	flags.BoolVar(&c.keys, "keys", false, "text: print the key and a tab before the value")
+	flags.StringVarP(&c.separator, "key-separator", "K", "", "text: print the key and this before the value")
+	flags.StringVarP(&c.delimiter, "delimiter", "D", `\n`, "text: print this after each record")
+	flags.StringVarP(&c.null, "null", "Z", "",
+		"text and layouts: print this for a null key or value (NULL with -Z alone; default nothing, as for empty ones)")
+	flags.Lookup("null").NoOptDefVal = "NULL"
+	flags.BoolVar(&c.metaOnly, "meta-only", false, "json: leave out keys, values and headers, and say how long they are")
+	flags.BoolVar(&c.noProgress, "no-progress", false, "show no progress on a terminal")
+}
+
+func (c *consumeRequest) writeSchema(w io.Writer) error {
+	if c.metaOnly {
+		return writeSchema[metaJSON](w)
+	}
+	return writeSchema[recordJSON](w)
+}
+
 // check reads what needs no cluster.
-func (c *consumeRequest) check(args []string, now time.Time) (recordOutput, error) {
+func (c *consumeRequest) check(cmd *cobra.Command, args []string) (recordOutput, error) {
 	var err error
 	if c.choice, err = newTopicChoice(args, c.regex); err != nil {
 		return nil, err
 	}
-	if c.offsets, err = parseOffsetRange(c.offset, now); err != nil {
+	if c.offsets, err = parseOffsetRange(c.offset, time.Now()); err != nil {
 		return nil, err
 	}
 	if c.follow && c.offsets.bounded {
@@ -85,22 +131,44 @@ func (c *consumeRequest) check(args []string, now time.Time) (recordOutput, erro
 	if c.limit < 0 {
 		return nil, errors.New("-n must not be negative")
 	}
-	if c.keys && c.separator != "" {
-		return nil, errors.New("--keys and --key-separator exclude each other")
+	if c.filter, err = newRecordFilter(c.filterKey, c.filterValue, c.filterHeaders); err != nil {
+		return nil, err
 	}
-	var separator []byte
+	return c.output(hasColours(cmd.OutOrStdout()), cmd.Flags().Changed("null"))
+}
+
+// output is how records are printed.
+func (c *consumeRequest) output(colours, showNull bool) (recordOutput, error) {
+	isJSON := c.format == formatJSON || c.format == formatJSONLines
 	switch {
-	case c.keys:
-		separator = []byte("\t")
-	case c.separator != "":
-		if separator, err = unescape(c.separator); err != nil {
+	case c.keys && c.separator != "":
+		return nil, errors.New("--keys and --key-separator exclude each other")
+	case c.format != formatText && (c.keys || c.separator != "" || c.delimiter != `\n`):
+		return nil, errors.New("--keys, --key-separator and --delimiter belong to --format text")
+	case c.metaOnly && !isJSON:
+		return nil, errors.New("--meta-only belongs to --format json")
+	case showNull && isJSON:
+		return nil, errors.New("--null belongs to text and layouts: JSON has its own null")
+	case c.metaOnly:
+		return appendMetaJSON, nil
+	}
+	form := outputForm{colours: colours}
+	if c.keys {
+		form.separator = []byte("\t")
+	}
+	if showNull {
+		form.null = []byte(c.null)
+	}
+	var err error
+	if c.separator != "" {
+		if form.separator, err = unescape(c.separator); err != nil {
 			return nil, err
 		}
 	}
-	if separator != nil && c.format != formatText {
-		return nil, errors.New("--keys and --key-separator belong to --format text")
+	if form.delimiter, err = unescape(c.delimiter); err != nil {
+		return nil, err
 	}
-	return newRecordOutput(c.format, separator)
+	return newRecordOutput(c.format, form)
 }
 
 // topicSpans are the offsets to read, by topic and partition.

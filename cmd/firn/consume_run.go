@@ -40,13 +40,20 @@ func (c *consumeRequest) run(cmd *cobra.Command, brokers *brokerFlag, output rec
 	if reading.finished() {
 		return nil
 	}
-	reading.output, reading.isolation = output, kgo.ReadUncommitted()
+	reading.output, reading.filter, reading.control = output, c.filter, c.control
+	reading.isolation = kgo.ReadUncommitted()
 	if c.readCommitted {
 		reading.isolation = kgo.ReadCommitted()
 	}
+	// Progress would be torn apart by records on the same terminal.
+	if !c.follow && !c.noProgress && !isTerminal(cmd.OutOrStdout()) {
+		reading.progress = newProgress(cmd.ErrOrStderr(), time.Now())
+	}
+	defer reading.progress.end()
 	// Control records are kept, and not printed, because a log may end with one.
 	client, err := brokers.connect(cmd.Context(), kgo.ConsumePartitions(reading.begins()), kgo.FetchMaxWait(fetchMaxWait),
-		kgo.ConsumeResetOffset(kgo.NoResetOffset()), kgo.FetchIsolationLevel(reading.isolation), kgo.KeepControlRecords())
+		kgo.ConsumeResetOffset(kgo.NoResetOffset()), kgo.FetchIsolationLevel(reading.isolation), kgo.KeepControlRecords(),
+		kgo.Rack(c.rack))
 	if err != nil {
 		return err
 	}
@@ -68,7 +75,12 @@ type reading struct {
 	left      topicSpans // partitions not yet at their end; start is the next offset to read
 	limit     int64      // records still wanted; negative: no limit
 	isolation kgo.IsolationLevel
+	filter    recordFilter
+	control   bool // print control records, too
 	output    recordOutput
+	progress  *progress
+	total     int64      // offsets that were to be read at first
+	bytes     int64      // of the records that were read
 	discovery *discovery // nil: what is read is fixed
 	notes     []string
 	line      []byte // reused from record to record
@@ -91,7 +103,25 @@ func newReading(spans topicSpans, limit int64) *reading {
 			r.add(topic, partition, wanted)
 		}
 	}
+	r.total = r.offsetsLeft()
 	return r
+}
+
+// offsetsLeft is how many offsets lie before the ends. Where there are no ends it means nothing.
+func (r *reading) offsetsLeft() (left int64) {
+	for _, partitions := range r.left {
+		for _, wanted := range partitions {
+			left += wanted.end - wanted.start
+		}
+	}
+	return left
+}
+
+// describe is the line of progress.
+func (r *reading) describe(elapsed time.Duration) string {
+	done := r.total - r.offsetsLeft()
+	return fmt.Sprintf("offset %d of %d (%d %%), %s, %s", done, r.total, 100*done/max(r.total, 1), byteSize(r.bytes),
+		perSecond(r.bytes, elapsed))
 }
 
 func (r *reading) add(topic string, partition int32, wanted span) {
@@ -141,6 +171,7 @@ func (r *reading) consume(client *session, out *bufio.Writer) error {
 		if err := out.Flush(); err != nil {
 			return fmt.Errorf("write: %w", err)
 		}
+		r.progress.tick(time.Now(), r.describe)
 		r.pauseFinished(client, fetches)
 		if idle {
 			r.probe(client)
@@ -171,7 +202,8 @@ func (r *reading) take(out io.Writer, fetched *kgo.FetchPartition, topic string)
 			continue
 		}
 		left.start = record.Offset + 1
-		if record.Attrs.IsControl() {
+		r.bytes += recordBytes(record)
+		if record.Attrs.IsControl() && !r.control || !r.filter.matches(record) {
 			continue
 		}
 		var err error

@@ -24,7 +24,7 @@ func fetched(partition int32, offsets ...int64) *kgo.FetchPartition {
 
 func readingOf(t *testing.T, spans topicSpans, limit int64) *reading {
 	t.Helper()
-	output, err := newRecordOutput(`%p%v `, nil)
+	output, err := newRecordOutput(`%p%v `, outputForm{})
 	if err != nil {
 		t.Fatal(err)
 	}

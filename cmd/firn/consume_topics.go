@@ -13,7 +13,7 @@ import (
 )
 
 // discoveryInterval is how often a reading that follows looks for new topics and partitions: no broker tells.
-const discoveryInterval = 5 * time.Second
+const discoveryInterval = 2 * time.Second
 
 // topicChoice is what the arguments of consume mean: names, or patterns that topics may match at any time.
 type topicChoice struct {

@@ -14,6 +14,7 @@ const (
 	exitFailed  = 1
 	exitUsage   = 2
 	exitPartial = 3 // some of several things worked
+	exitDenied  = 4 // not authenticated, or not authorised
 )
 
 // usageError is a wrong command line.
@@ -50,12 +51,29 @@ func exitStatus(err error) int {
 	switch {
 	case err == nil:
 		return 0
+	case isDenied(err):
+		return exitDenied
 	case errors.As(err, &usage):
 		return exitUsage
 	case errors.As(err, &partial):
 		return exitPartial
 	}
 	return exitFailed
+}
+
+// isDenied tells whether the cluster knows what was asked for and does not allow it.
+func isDenied(err error) bool {
+	var code *kerr.Error
+	if !errors.As(err, &code) {
+		return false
+	}
+	switch code.Code {
+	case kerr.TopicAuthorizationFailed.Code, kerr.GroupAuthorizationFailed.Code, kerr.ClusterAuthorizationFailed.Code,
+		kerr.TransactionalIDAuthorizationFailed.Code, kerr.DelegationTokenAuthorizationFailed.Code,
+		kerr.SaslAuthenticationFailed.Code:
+		return true
+	}
+	return false
 }
 
 // errorLine is what a failed command prints: one line, whatever is inside the error.
@@ -96,7 +114,10 @@ func adviceFor(err error) string {
 		return "`firn topic describe` shows which replicas are in sync"
 	case kerr.OffsetOutOfRange.Code:
 		return "`firn topic describe` shows the offsets there are"
-	case kerr.TopicAuthorizationFailed.Code, kerr.ClusterAuthorizationFailed.Code:
+	case kerr.InvalidRecord.Code:
+		return "`firn topic describe` shows what the topic demands of records"
+	}
+	if isDenied(err) {
 		return "ask for the right to do this"
 	}
 	return ""

@@ -32,7 +32,11 @@ func run(ctx context.Context, args []string, std streams) int {
 	root.SetErr(std.err)
 	err := root.ExecuteContext(ctx)
 	if line := errorLine(ctx, err); line != "" {
-		fmt.Fprintf(std.err, "firn: %s\n", line)
+		name := "firn:"
+		if hasColours(std.err) {
+			name = colourError + name + colourEnd
+		}
+		fmt.Fprintf(std.err, "%s %s\n", name, line)
 	}
 	return exitStatus(err)
 }

@@ -88,7 +88,7 @@ func testFailures(t *testing.T, s shell) {
 		{"topic create bad -c retention.ms=soon", "", "INVALID_CONFIG"},
 		{"topic create wide -r 3", "", "INVALID_REPLICATION_FACTOR"},
 		{"produce small", strings.Repeat("x", 2000), "MESSAGE_TOO_LARGE"},
-		{"produce small --max-message-bytes 5000", strings.Repeat("x", 2000), "MESSAGE_TOO_LARGE"},
+		{"produce small --batch-size 5000", strings.Repeat("x", 2000), "MESSAGE_TOO_LARGE"},
 		{"produce small -p 1", "x\n", "there is no partition 1"},
 		{"consume small -p 1", "", "has no partition 1"},
 	} {

@@ -5,13 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"reflect"
 	"slices"
 	"strings"
 	"text/tabwriter"
 
-	"github.com/mattn/go-isatty"
 	"github.com/spf13/cobra"
 )
 
@@ -68,11 +66,12 @@ func checkFormat(cmd *cobra.Command, format string, known ...string) error {
 	return usageError{cmd.CommandPath(), fmt.Errorf("unknown format %q: %s are known", format, strings.Join(known, ", "))}
 }
 
-func completeFormat(cmd *cobra.Command, formats ...string) {
-	complete := func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
-		return formats, cobra.ShellCompDirectiveNoFileComp
-	}
-	if err := cmd.RegisterFlagCompletionFunc("format", complete); err != nil {
+func completeFormat(cmd *cobra.Command, formats ...string) { completeFlag(cmd, "format", formats...) }
+
+// completeFlag offers the values that a flag knows.
+func completeFlag(cmd *cobra.Command, flag string, values ...string) {
+	complete := cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)
+	if err := cmd.RegisterFlagCompletionFunc(flag, complete); err != nil {
 		panic(err) // the flag was defined by the caller: only a mistake in the tree gets here
 	}
 }
@@ -131,12 +130,6 @@ func table(w io.Writer, header []string, rows [][]string) error {
 		fmt.Fprintln(tabs, strings.Join(row, "\t"))
 	}
 	return tabs.Flush()
-}
-
-// isTerminal tells whether a person watches w: only then are there colours and progress.
-func isTerminal(w io.Writer) bool {
-	file, ok := w.(*os.File)
-	return ok && (isatty.IsTerminal(file.Fd()) || isatty.IsCygwinTerminal(file.Fd()))
 }
 
 // byteSize prints a number of bytes for people.

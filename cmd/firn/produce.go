@@ -1,126 +1,166 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"fmt"
+	"io"
+	"os"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
 // produceRequest is the command line of `produce`.
 type produceRequest struct {
-	topic       string
+	topic       string // empty: each record names its own
+	inputs      []string
 	format      string
 	separator   string
+	delimiter   string
 	key         string
 	hasKey      bool
 	headers     []string
 	partition   int32
 	repartition bool
 	nullValue   bool
+	nullKey     bool
 	timestamp   string
-	acks        string
-	compression string
-	maxBytes    int32
-	timeout     time.Duration
+
+	acks         string
+	idempotent   bool
+	compression  string
+	partitioner  string
+	linger       time.Duration
+	batchBytes   byteCount
+	bufferBytes  byteCount
+	sync         bool
+	reportFormat string
+	timeout      time.Duration
+	noProgress   bool
 }
 
 func produceCommand() *cobra.Command {
 	var request produceRequest
 	cmd := &cobra.Command{
-		Use:   "produce TOPIC",
+		Use:   "produce [TOPIC]",
 		Short: "Send records, one a line of standard input",
-		Long: "Send records, one a line of standard input, and say on stderr what was sent.\n\n" +
-			"The exit status is 0 only if the cluster has acknowledged every record.",
+		Long: "Send records, one a line of standard input or of files, and say on stderr what was sent.\n\n" +
+			"The exit status is 0 only if the cluster has acknowledged every record. An interrupt stops the reading;\n" +
+			"what was read is still sent, and the count on stderr says how many records that were.\n\n" +
+			"A layout for -f is text around percent verbs: %k key, %v value, %p partition, %t topic, %d timestamp in ms,\n" +
+			"%H number of headers and then %h{%k=%v;} each of them, %K %V %T size of what follows, %% a percent sign, and\n" +
+			"\\t \\n \\r \\\\ \\xNN. Sizes and numbers are ascii, or %V{big32}, {big64}, {little16}, {hex8}, {byte}, {3} and so\n" +
+			"on; keys and values may be %v{hex}, {base64}, {json}. What has no size ends at the text that follows.",
 		Example: "  echo hello | firn produce greetings\n" +
 			"  printf 'a:1\\nb:2\\n' | firn produce pairs -K :\n" +
+			"  echo | firn produce pairs -k a -Z             # a tombstone\n" +
+			"  firn produce blobs -f raw -i photo.jpg --sync\n" +
+			"  firn produce framed -f '%K{big32}%k%V{big32}%v' -i dump.bin\n" +
 			"  firn consume from -f json | firn produce to -f json",
-		Args: takes(cobra.ExactArgs(1)),
+		Args: takes(cobra.MaximumNArgs(1)),
 	}
 	brokers := addBrokerFlag(cmd)
-	flags := cmd.Flags()
-	flags.StringVarP(&request.format, "format", "f", formatText,
-		"input format: text (a value a line), json (a record a line, as consume -f json prints it),\n"+
-			"a percent layout such as '%k %v\\n', or help for the fields of the JSON")
-	flags.StringVarP(&request.separator, "key-separator", "K", "",
-		"text: what stands between key and value, such as : or \\t")
-	flags.StringVarP(&request.key, "key", "k", "", "key of every record that has none")
-	flags.StringArrayVarP(&request.headers, "header", "H", nil, "header KEY=VALUE of every record (repeatable)")
-	flags.Int32VarP(&request.partition, "partition", "p", anyPartition,
-		"send everything to this partition; -1: to the record's own, if the input names one, else by its key")
-	flags.BoolVar(&request.repartition, "repartition", false, "choose partitions by key even where the input names them")
-	flags.BoolVarP(&request.nullValue, "null-value", "Z", false, "send empty values as null (tombstones)")
-	flags.StringVar(&request.timestamp, "timestamp", "",
-		"timestamp of every record that has none: Unix ms, 2013-01-31 or RFC 3339 (default now)")
-	flags.StringVar(&request.acks, "acks", "all",
-		"whose acknowledgement counts: all (in-sync replicas), 1 (leader) or 0 (nobody)")
-	flags.StringVarP(&request.compression, "compression", "z", "none", "none, gzip, snappy, lz4 or zstd")
-	flags.Int32Var(&request.maxBytes, "max-message-bytes", 0,
-		"largest batch before compression (default the topic's max.message.bytes)")
-	flags.DurationVar(&request.timeout, "timeout", 30*time.Second, "give up when nothing is acknowledged for this long")
-	cmd.ValidArgsFunction = completeTopics(brokers, 1)
+	request.addInputFlags(cmd.Flags())
+	request.addSendingFlags(cmd.Flags())
+	completeProduce(cmd, brokers)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if request.format == formatHelp {
 			return writeSchema[recordJSON](cmd.OutOrStdout())
 		}
-		request.topic, request.hasKey = args[0], flags.Changed("key")
+		if len(args) == 1 {
+			request.topic = args[0]
+		}
+		request.settle(cmd.Flags().Changed)
 		return request.run(cmd, brokers)
 	}
-	return finishStreaming(cmd, &request.format)
+	return finishStreaming(cmd, &request.format, formatRaw)
 }
 
-// producerOptions checks what the command line says about the way records are sent.
-func (p *produceRequest) producerOptions() ([]kgo.Opt, error) {
-	if p.timeout <= 0 {
-		return nil, errors.New("--timeout must be positive")
-	}
-	// There is no kgo.RecordDeliveryTimeout: it counts from a record's timestamp, which here may be years ago.
-	options := []kgo.Opt{kgo.RecordRetries(recordRetries), kgo.MaxBufferedBytes(maxBufferedBytes)}
-	switch p.acks {
-	case "all", "-1":
-		options = append(options, kgo.RequiredAcks(kgo.AllISRAcks()))
-	case "1":
-		options = append(options, kgo.RequiredAcks(kgo.LeaderAck()), kgo.DisableIdempotentWrite())
-	case "0":
-		options = append(options, kgo.RequiredAcks(kgo.NoAck()), kgo.DisableIdempotentWrite())
-	default:
-		return nil, fmt.Errorf("unknown --acks %q: all, 1 and 0 are known", p.acks)
-	}
-	codecs := map[string]kgo.CompressionCodec{"none": kgo.NoCompression(), "gzip": kgo.GzipCompression(),
-		"snappy": kgo.SnappyCompression(), "lz4": kgo.Lz4Compression(), "zstd": kgo.ZstdCompression()}
-	codec, ok := codecs[p.compression]
-	if !ok {
-		known := strings.Join(sortedKeys(codecs), ", ")
-		return nil, fmt.Errorf("unknown --compression %q: %s are known", p.compression, known)
-	}
-	return append(options, kgo.ProducerBatchCompression(codec)), nil
+func (p *produceRequest) addInputFlags(flags *pflag.FlagSet) {
+	flags.StringArrayVarP(&p.inputs, "input", "i", nil, "read this file instead of standard input (repeatable; - is standard input)")
+	flags.StringVarP(&p.format, "format", "f", formatText,
+		"input format: text (a value a line), json (a record a line, as consume -f json prints it), raw (an input as a\n"+
+			"whole is one value), a percent layout such as '%k %v\\n', or help for the fields of the JSON")
+	flags.StringVarP(&p.separator, "key-separator", "K", "",
+		"text: what stands between key and value, such as : or \\t")
+	flags.StringVarP(&p.delimiter, "delimiter", "D", `\n`, "text: what ends a record, such as ; or \\x00")
+	flags.StringVarP(&p.key, "key", "k", "", "key of every record that has none")
+	flags.StringArrayVarP(&p.headers, "header", "H", nil, "header KEY=VALUE of every record (repeatable)")
+	flags.Int32VarP(&p.partition, "partition", "p", anyPartition,
+		"send everything to this partition; -1: to the record's own, if the input names one, else by --partitioner")
+	flags.BoolVar(&p.repartition, "repartition", false,
+		"choose partitions by --partitioner even where the input names them")
+	flags.BoolVarP(&p.nullValue, "null-value", "Z", false, "send empty values as null (tombstones)")
+	flags.BoolVar(&p.nullKey, "null-key", false, "send empty keys as null")
+	flags.StringVar(&p.timestamp, "timestamp", "",
+		"timestamp of every record that has none: Unix ms, 2013-01-31 or RFC 3339 (default now)")
 }
 
-// recordRetries bounds how often the cluster may turn a record away with an error that could pass: with kgo's growing
-// waits that is about half a minute, and the error that comes then is the cluster's own.
-const recordRetries = 10
+func (p *produceRequest) addSendingFlags(flags *pflag.FlagSet) {
+	flags.StringVar(&p.acks, "acks", acksAll,
+		"whose acknowledgement counts: all (in-sync replicas), 1 (leader) or 0 (nobody)")
+	flags.BoolVar(&p.idempotent, "idempotent", true,
+		"write each record once and in order, whatever is sent again; needs --acks all")
+	flags.StringVarP(&p.compression, "compression", "z", "none", "none, gzip, snappy, lz4 or zstd")
+	flags.StringVar(&p.partitioner, "partitioner", partitionMurmur2,
+		"murmur2 (by key as Java's producer, without a key as sticky), or without a look at keys: sticky (a batch's worth\n"+
+			"to one partition, then another), round-robin, random")
+	flags.DurationVar(&p.linger, "linger", defaultLinger, "how long a batch waits for more records (0 with --sync)")
+	flags.Var(&p.batchBytes, "batch-size",
+		"largest batch before compression, so also the largest record (default the topic's max.message.bytes)")
+	p.bufferBytes = defaultBufferBytes
+	flags.Var(&p.bufferBytes, "buffer-memory", "how much may wait to be sent before the reading pauses")
+	flags.BoolVar(&p.sync, "sync", false,
+		"send the next record only when the one before is acknowledged, and print where each went")
+	flags.StringVarP(&p.reportFormat, "output-format", "o", "",
+		"print each acknowledged record to stdout: json, or a percent layout such as '%t %p %o\\n'")
+	flags.DurationVar(&p.timeout, "timeout", 30*time.Second, "give up when nothing is acknowledged for this long")
+	flags.BoolVar(&p.noProgress, "no-progress", false, "show no progress on a terminal")
+}
 
-// maxBufferedBytes bounds what waits in memory when standard input is faster than the cluster.
-const maxBufferedBytes = 256 << 20
+func completeProduce(cmd *cobra.Command, brokers *brokerFlag) {
+	cmd.ValidArgsFunction = completeTopics(brokers, 1)
+	completeFlag(cmd, "acks", acksAll, "1", "0")
+	completeFlag(cmd, "compression", sortedKeys(codecOptions())...)
+	completeFlag(cmd, "partitioner", partitioners()...)
+}
+
+// settle fills in what depends on other flags.
+func (p *produceRequest) settle(given func(flag string) bool) {
+	p.hasKey = given("key")
+	if !given("idempotent") && p.acks != acksAll && p.acks != "-1" {
+		p.idempotent = false
+	}
+	if p.sync && !given("linger") {
+		p.linger = 0
+	}
+	if p.sync && p.reportFormat == "" {
+		p.reportFormat = syncReport
+	}
+}
 
 // recordDefaults is what the command line gives to each record.
 type recordDefaults struct {
-	key        []byte
-	headers    []kgo.RecordHeader
-	timestamp  time.Time
-	partition  int32
-	partitions int32 // how many the topic has
-	byKey      bool  // ignore the input's partitions
-	nullValue  bool
+	topic     string // wins over the record's own; empty: the record must name one
+	key       []byte
+	headers   []kgo.RecordHeader
+	timestamp time.Time
+	partition int32
+	byKey     bool // ignore the input's partitions
+	nullValue bool
+	nullKey   bool
 }
 
 func (p *produceRequest) defaults() (recordDefaults, error) {
-	defaults := recordDefaults{partition: p.partition, byKey: p.repartition, nullValue: p.nullValue}
+	defaults := recordDefaults{topic: p.topic, partition: p.partition, byKey: p.repartition, nullValue: p.nullValue,
+		nullKey: p.nullKey}
+	if p.topic == "" && p.format != formatJSON && p.format != formatJSONLines && !strings.Contains(p.format, "%t") {
+		return defaults, errors.New("a topic is missing: firn produce TOPIC (only JSON lines and layouts with %t name one)")
+	}
 	if p.hasKey {
 		defaults.key = []byte(p.key)
 	}
@@ -130,8 +170,8 @@ func (p *produceRequest) defaults() (recordDefaults, error) {
 	if p.partition != anyPartition && p.repartition {
 		return defaults, errors.New("--partition and --repartition exclude each other")
 	}
-	if p.separator != "" && p.format != formatText {
-		return defaults, errors.New("--key-separator belongs to --format text")
+	if p.format != formatText && (p.separator != "" || p.delimiter != `\n`) {
+		return defaults, errors.New("--key-separator and --delimiter belong to --format text")
 	}
 	for _, text := range p.headers {
 		header, err := parseHeader(text)
@@ -150,8 +190,14 @@ func (p *produceRequest) defaults() (recordDefaults, error) {
 	return defaults, nil
 }
 
-// apply fills in what the record lacks and checks its partition, which kgo would answer for less clearly.
+// apply fills in what the record lacks.
 func (d *recordDefaults) apply(record *kgo.Record) error {
+	if d.topic != "" {
+		record.Topic = d.topic
+	}
+	if record.Topic == "" {
+		return errors.New("it names no topic: give firn produce TOPIC")
+	}
 	if record.Key == nil {
 		record.Key = d.key
 	}
@@ -162,32 +208,54 @@ func (d *recordDefaults) apply(record *kgo.Record) error {
 	if d.nullValue && len(record.Value) == 0 {
 		record.Value = nil
 	}
+	if d.nullKey && len(record.Key) == 0 {
+		record.Key = nil
+	}
 	switch {
 	case d.partition != anyPartition:
 		record.Partition = d.partition
 	case d.byKey:
 		record.Partition = anyPartition
 	}
-	if record.Partition >= d.partitions || record.Partition < anyPartition {
-		return fmt.Errorf("there is no partition %d: the topic has %d; --repartition chooses by key",
-			record.Partition, d.partitions)
+	return nil
+}
+
+// checkPartition does what kgo would answer for less clearly.
+func checkPartition(record *kgo.Record, partitions int32) error {
+	if record.Partition >= partitions || record.Partition < anyPartition {
+		return fmt.Errorf("there is no partition %d: topic %s has %d; --repartition chooses by key",
+			record.Partition, record.Topic, partitions)
 	}
 	return nil
 }
 
-// topicLimits asks for what the topic demands of a producer: its number of partitions and its largest batch.
-func topicLimits(client *session, topic string) (partitions, maxBytes int32, err error) {
-	topics, err := findTopics(client.ctx, client.admin, []string{topic})
+// input opens what is to be read. Files are opened one after the other; that they are there is checked at once.
+func (p *produceRequest) input(stdin io.Reader) (recordInput, error) {
+	separator, err := unescape(p.separator)
 	if err != nil {
-		return 0, 0, err
+		return nil, err
 	}
-	maxBytes = defaultBatchBytes
-	configs, err := client.admin.DescribeTopicConfigs(client.ctx, topic)
-	if ctxErr := context.Cause(client.ctx); ctxErr != nil {
-		return 0, 0, ctxErr
+	delimiter, err := unescape(p.delimiter)
+	if err != nil {
+		return nil, err
 	}
-	if err == nil { // else the right to read settings may be missing: the default is safe
-		maxBytes = maxMessageBytes(configs, topic)
+	if len(delimiter) == 0 {
+		return nil, errors.New("--delimiter is empty")
 	}
-	return int32(len(topics[topic].Partitions)), maxBytes, nil
+	open := func(in io.Reader) (recordInput, error) {
+		return newRecordInput(in, p.format, textForm{separator: separator, delimiter: delimiter})
+	}
+	if _, err := open(strings.NewReader("")); err != nil {
+		return nil, err
+	}
+	names := p.inputs
+	if len(names) == 0 {
+		names = []string{standardInput}
+	}
+	for _, name := range names {
+		if _, err := os.Stat(name); err != nil && name != standardInput {
+			return nil, fmt.Errorf("--input: %w", err)
+		}
+	}
+	return &inputFiles{names: names, stdin: stdin, open: open}, nil
 }

@@ -5,58 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"strconv"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/spf13/cobra"
-	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 )
-
-const (
-	// defaultBatchBytes is Kafka's default max.message.bytes without the overhead of a batch.
-	defaultBatchBytes = 1_000_012
-	// The bounds that kgo puts on a batch: the lower one for its overhead, the upper one for a request.
-	minBatchBytes = 512
-	maxBatchBytes = 96 << 20
-)
-
-// maxMessageBytes finds the topic's largest batch in its settings.
-func maxMessageBytes(configs kadm.ResourceConfigs, topic string) int32 {
-	resource, err := configs.On(topic, nil)
-	if err != nil || resource.Err != nil {
-		return defaultBatchBytes
-	}
-	for _, config := range resource.Configs {
-		if config.Key == "max.message.bytes" {
-			if limit, err := strconv.ParseInt(config.MaybeValue(), 10, 32); err == nil {
-				return int32(min(max(limit, minBatchBytes), maxBatchBytes))
-			}
-		}
-	}
-	return defaultBatchBytes
-}
-
-// produceSummary is what was sent.
-type produceSummary struct {
-	Topic   string  `json:"topic"`
-	Records int64   `json:"records"` // acknowledged
-	Bytes   int64   `json:"bytes"`   // of their keys and values
-	Failed  int64   `json:"failed"`
-	Seconds float64 `json:"seconds"`
-}
-
-func (s *produceSummary) writeText(w io.Writer) error {
-	text := fmt.Sprintf("produced %s (%s) to %s in %.2f s",
-		counted(int(s.Records), "record"), byteSize(s.Bytes), s.Topic, s.Seconds)
-	if s.Failed > 0 {
-		text += fmt.Sprintf(", %d failed", s.Failed)
-	}
-	_, err := fmt.Fprintln(w, text)
-	return err
-}
 
 func (p *produceRequest) run(cmd *cobra.Command, brokers *brokerFlag) error {
 	options, err := p.producerOptions()
@@ -71,29 +25,32 @@ func (p *produceRequest) run(cmd *cobra.Command, brokers *brokerFlag) error {
 	if err != nil {
 		return usageError{cmd.CommandPath(), err}
 	}
-	// The limit is known only after connecting; kgo asks for it with each batch.
-	var limit atomic.Int32
-	limit.Store(defaultBatchBytes)
-	options = append(options, kgo.DefaultProduceTopic(p.topic), kgo.RecordPartitioner(namedPartitioner{}),
-		kgo.ProducerBatchMaxBytesFn(func(string) int32 { return limit.Load() }))
-	client, err := brokers.connect(cmd.Context(), options...)
+	report, err := newReport(cmd.OutOrStdout(), p.reportFormat)
+	if err != nil {
+		return usageError{cmd.CommandPath(), err}
+	}
+	// What topics take is known only after connecting; kgo asks for it with each topic.
+	limits := newTopicLimits(int32(p.batchBytes))
+	options = append(options, kgo.ProducerBatchMaxBytesFn(limits.forBatch))
+	client, release, err := brokers.connectBeyond(cmd.Context(), options...)
 	if err != nil {
 		return err
 	}
 	defer client.Close()
-	partitions, maxBytes, err := topicLimits(client, p.topic)
-	if err != nil {
-		return err
+	if p.topic != "" { // a topic that is not there fails before anything is read
+		if _, err := limits.of(client, p.topic); err != nil {
+			return err
+		}
 	}
-	defaults.partitions = partitions
-	if p.maxBytes > 0 {
-		maxBytes = min(max(p.maxBytes, minBatchBytes), maxBatchBytes)
-	}
-	limit.Store(maxBytes)
+	release()
 
-	delivery := newDelivery(client, p.topic, p.timeout)
+	delivery := newDelivery(client, p, limits)
+	delivery.report = report
+	if !p.noProgress {
+		delivery.progress = newProgress(cmd.ErrOrStderr(), time.Now())
+	}
 	began := time.Now()
-	err = delivery.send(input, &defaults)
+	err = delivery.send(cmd.Context(), input, &defaults)
 	summary := delivery.summaryAfter(time.Since(began))
 	if p.format == formatJSON || p.format == formatJSONLines {
 		return errors.Join(err, writeJSON(cmd.ErrOrStderr(), &summary))
@@ -101,80 +58,96 @@ func (p *produceRequest) run(cmd *cobra.Command, brokers *brokerFlag) error {
 	return errors.Join(err, summary.writeText(cmd.ErrOrStderr()))
 }
 
-func (p *produceRequest) input(in io.Reader) (recordInput, error) {
-	var separator []byte
-	if p.separator != "" {
-		var err error
-		if separator, err = unescape(p.separator); err != nil {
-			return nil, err
-		}
-	}
-	return newRecordInput(in, p.format, separator)
-}
-
 // delivery counts what the cluster has acknowledged and keeps the first failure.
 type delivery struct {
-	client  *session
-	timeout time.Duration
-	stop    chan struct{} // closed at the first failure
+	client   *session
+	request  *produceRequest
+	limits   *topicLimits
+	stop     chan struct{} // closed at the first failure
+	report   *report       // guarded by mu once records are under way
+	progress *progress     // the same
 
 	mu          sync.Mutex // guards the fields below
 	summary     produceSummary
 	failure     error
-	outstanding int
+	outstanding int64
 	stalled     *time.Timer // runs while anything is outstanding; each acknowledgement starts it anew
 }
 
-func newDelivery(client *session, topic string, timeout time.Duration) *delivery {
-	d := &delivery{client: client, timeout: timeout, stop: make(chan struct{}), summary: produceSummary{Topic: topic}}
-	d.stalled = time.AfterFunc(timeout, func() {
-		client.cancel(fmt.Errorf("the cluster has acknowledged nothing for %v; see its log, or raise --timeout", timeout))
+func newDelivery(client *session, request *produceRequest, limits *topicLimits) *delivery {
+	d := &delivery{client: client, request: request, limits: limits, stop: make(chan struct{})}
+	d.stalled = time.AfterFunc(request.timeout, func() {
+		client.cancel(fmt.Errorf("the cluster has acknowledged nothing for %v; see its log, or raise --timeout",
+			request.timeout))
 	})
 	d.stalled.Stop()
 	return d
 }
 
-// readAhead is how many records may wait between the reading of the input and kgo's buffer.
-const readAhead = 256
+const (
+	// readAhead is how many records may wait between the reading of the input and kgo's buffer.
+	readAhead = 256
+	// interruptPatience is how long an interrupted command waits for the acknowledgement of what it has read.
+	interruptPatience = 5 * time.Second
+)
 
-// send passes the input to the client until it ends or a record fails, and waits for the acknowledgements.
-func (d *delivery) send(input recordInput, defaults *recordDefaults) error {
+// send passes the input to the client until it ends, a record fails or there is an interrupt, and waits for the
+// acknowledgements.
+func (d *delivery) send(interrupt context.Context, input recordInput, defaults *recordDefaults) error {
 	defer d.stalled.Stop()
 	client := d.client
+	impatient := time.AfterFunc(interruptPatience, func() { client.cancel(context.Cause(interrupt)) })
+	impatient.Stop()
+	defer impatient.Stop()
+	defer context.AfterFunc(interrupt, func() { impatient.Reset(interruptPatience) })()
+
 	records := make(chan *kgo.Record, readAhead)
 	inputErr := make(chan error, 1)
 	done := make(chan struct{})
 	defer close(done)
 	// Reading standard input cannot be interrupted. So it has a goroutine of its own, which after an interrupt is
 	// left behind in its read until the process ends, a moment later.
-	go func() { inputErr <- readRecords(input, defaults, records, done) }()
-
-	number := int64(0)
-	for open := true; open; {
-		select {
-		case record, more := <-records:
-			if open = more; !more {
-				break
-			}
-			number++
-			d.produce(record, number)
-		case <-d.stop:
-			open = false
-		case <-client.ctx.Done():
-			return context.Cause(client.ctx)
-		}
+	go func() { inputErr <- d.read(input, defaults, records, done) }()
+	interrupted, err := d.pass(interrupt, records)
+	if err == nil && client.Flush(client.ctx) != nil {
+		err = context.Cause(client.ctx)
 	}
-	if err := client.Flush(client.ctx); err != nil {
-		return context.Cause(client.ctx)
-	}
-	if err := d.firstFailure(); err != nil {
+	switch failure := d.finish(); {
+	case failure != nil: // it is why the rest was given up
+		return failure
+	case err != nil:
 		return err
+	case interrupted:
+		return context.Cause(interrupt)
 	}
 	return <-inputErr
 }
 
-// readRecords sends the records of an input to the channel and closes it.
-func readRecords(input recordInput, defaults *recordDefaults, records chan<- *kgo.Record, done <-chan struct{}) error {
+// pass gives records to the client until there are no more, or no more are wanted.
+func (d *delivery) pass(interrupt context.Context, records <-chan *kgo.Record) (interrupted bool, err error) {
+	for number := int64(1); ; number++ {
+		select {
+		case record, more := <-records:
+			if !more {
+				return false, nil
+			}
+			d.produce(record, number)
+			if d.request.sync && d.client.Flush(d.client.ctx) != nil {
+				return false, context.Cause(d.client.ctx)
+			}
+		case <-d.stop:
+			return false, nil
+		case <-interrupt.Done():
+			return true, nil
+		case <-d.client.ctx.Done():
+			return false, context.Cause(d.client.ctx)
+		}
+	}
+}
+
+// read sends the records of an input to the channel and closes it.
+func (d *delivery) read(input recordInput, defaults *recordDefaults, records chan<- *kgo.Record, done <-chan struct{},
+) error {
 	defer close(records)
 	for number := int64(1); ; number++ {
 		record, err := input.next()
@@ -184,7 +157,7 @@ func readRecords(input recordInput, defaults *recordDefaults, records chan<- *kg
 		if err != nil {
 			return err
 		}
-		if err := defaults.apply(record); err != nil {
+		if err := d.prepare(record, defaults); err != nil {
 			return fmt.Errorf("record %d: %w", number, err)
 		}
 		select {
@@ -195,10 +168,21 @@ func readRecords(input recordInput, defaults *recordDefaults, records chan<- *kg
 	}
 }
 
+func (d *delivery) prepare(record *kgo.Record, defaults *recordDefaults) error {
+	if err := defaults.apply(record); err != nil {
+		return err
+	}
+	limit, err := d.limits.of(d.client, record.Topic)
+	if err != nil {
+		return err
+	}
+	return checkPartition(record, limit.partitions)
+}
+
 func (d *delivery) produce(record *kgo.Record, number int64) {
 	d.mu.Lock()
 	if d.outstanding++; d.outstanding == 1 {
-		d.stalled.Reset(d.timeout)
+		d.stalled.Reset(d.request.timeout)
 	}
 	d.mu.Unlock()
 	d.client.Produce(d.client.ctx, record, func(record *kgo.Record, err error) {
@@ -207,24 +191,59 @@ func (d *delivery) produce(record *kgo.Record, number int64) {
 		if d.outstanding--; d.outstanding == 0 {
 			d.stalled.Stop()
 		} else {
-			d.stalled.Reset(d.timeout)
+			d.stalled.Reset(d.request.timeout)
 		}
-		if err == nil {
-			d.summary.Records++
-			d.summary.Bytes += int64(len(record.Key) + len(record.Value))
+		if err != nil {
+			d.failed(fmt.Errorf("record %d: %w", number, d.request.explain(d.limits, record, err)))
 			return
 		}
-		d.summary.Failed++
-		if d.failure == nil {
-			d.failure = fmt.Errorf("record %d: %w", number, err)
-			close(d.stop)
-		}
+		d.acknowledged(record)
 	})
 }
 
-func (d *delivery) firstFailure() error {
+// failed notes a record that the cluster did not take. d.mu is held.
+func (d *delivery) failed(err error) {
+	if d.client.ctx.Err() != nil {
+		d.summary.Unknown++ // given up, which is why it failed
+		return
+	}
+	d.summary.Failed++
+	d.fail(err)
+}
+
+// fail ends the sending. d.mu is held.
+func (d *delivery) fail(err error) {
+	if d.failure == nil {
+		d.failure = err
+		close(d.stop)
+	}
+}
+
+// acknowledged notes a record that the cluster has, and prints where. d.mu is held.
+func (d *delivery) acknowledged(record *kgo.Record) {
+	d.summary.Records++
+	d.summary.Bytes += recordBytes(record)
+	err := d.report.print(record)
+	if d.outstanding == 0 { // nobody waits for the last of them longer than needed
+		err = errors.Join(err, d.report.flush())
+	}
+	if err != nil {
+		d.fail(fmt.Errorf("write: %w", err))
+	}
+	d.progress.tick(time.Now(), func(elapsed time.Duration) string {
+		return fmt.Sprintf("%s, %s acknowledged, %s", counted(int(d.summary.Records), "record"),
+			byteSize(d.summary.Bytes), perSecond(d.summary.Bytes, elapsed))
+	})
+}
+
+// finish prints what is left to print and returns the first failure.
+func (d *delivery) finish() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	d.progress.end()
+	if err := d.report.flush(); err != nil {
+		d.fail(fmt.Errorf("write: %w", err))
+	}
 	return d.failure
 }
 
@@ -233,5 +252,7 @@ func (d *delivery) summaryAfter(elapsed time.Duration) produceSummary {
 	defer d.mu.Unlock()
 	summary := d.summary
 	summary.Seconds = elapsed.Seconds()
+	summary.Unknown += d.outstanding
+	summary.Topics = d.limits.topics()
 	return summary
 }

@@ -23,6 +23,7 @@ type recordJSON struct {
 	LeaderEpoch   int32        `json:"leader_epoch"`
 	Timestamp     int64        `json:"timestamp"`
 	TimestampType string       `json:"timestamp_type"`
+	Control       bool         `json:"control,omitempty"`
 	Key           *string      `json:"key"`
 	KeyEncoding   string       `json:"key_encoding,omitempty"`
 	Value         *string      `json:"value"`
@@ -72,7 +73,7 @@ func bytesOf(text *string, encoding string) ([]byte, error) {
 func newRecordJSON(record *kgo.Record) recordJSON {
 	line := recordJSON{Topic: record.Topic, Partition: record.Partition, Offset: record.Offset,
 		LeaderEpoch: record.LeaderEpoch, Timestamp: record.Timestamp.UnixMilli(), TimestampType: "CreateTime",
-		Headers: make([]headerJSON, 0, len(record.Headers))}
+		Control: record.Attrs.IsControl(), Headers: make([]headerJSON, 0, len(record.Headers))}
 	if record.Attrs.TimestampType() == 1 {
 		line.TimestampType = "LogAppendTime"
 	}
@@ -87,15 +88,16 @@ func newRecordJSON(record *kgo.Record) recordJSON {
 	return line
 }
 
-// inputJSON is what produce reads. What only the broker decides (topic, offset, epoch, timestamp type) may be there,
-// as consume writes it, and is ignored.
+// inputJSON is what produce reads. What only the broker decides (offset, epoch, timestamp type) may be there, as
+// consume writes it, and is ignored. The topic counts where the command line names none.
 type inputJSON struct {
-	Topic         json.RawMessage `json:"topic"`
+	Topic         string          `json:"topic"`
 	Partition     *int32          `json:"partition"`
 	Offset        json.RawMessage `json:"offset"`
 	LeaderEpoch   json.RawMessage `json:"leader_epoch"`
 	Timestamp     *int64          `json:"timestamp"`
 	TimestampType json.RawMessage `json:"timestamp_type"`
+	Control       bool            `json:"control"`
 	Key           *string         `json:"key"`
 	KeyEncoding   string          `json:"key_encoding"`
 	Value         json.RawMessage `json:"value"` // raw, since missing and null differ
@@ -121,7 +123,10 @@ func parseRecordJSON(line []byte) (*kgo.Record, error) {
 	if err := json.Unmarshal(input.Value, &value); err != nil {
 		return nil, errors.New(`"value" must be a string or null`)
 	}
-	record := &kgo.Record{Partition: anyPartition}
+	if input.Control {
+		return nil, errors.New("it is a control record, which only the cluster writes")
+	}
+	record := &kgo.Record{Topic: input.Topic, Partition: anyPartition}
 	if input.Partition != nil {
 		record.Partition = *input.Partition
 	}

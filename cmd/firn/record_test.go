@@ -155,7 +155,7 @@ func FuzzParseRecordJSON(f *testing.F) {
 
 func readAll(t *testing.T, format, separator, in string) ([]*kgo.Record, error) {
 	t.Helper()
-	request := produceRequest{format: format, separator: separator}
+	request := produceRequest{format: format, separator: separator, delimiter: `\n`}
 	input, err := request.input(strings.NewReader(in))
 	if err != nil {
 		t.Fatal(err)
@@ -230,13 +230,12 @@ func TestWrongInputNamesItsLine(t *testing.T) {
 
 func TestWhatTheCommandLineGivesToRecords(t *testing.T) {
 	flight := time.UnixMilli(1357035300000)
-	request := produceRequest{format: formatText, key: "fallback", hasKey: true, headers: []string{"a=1", "b:2=3", "c"},
-		partition: anyPartition, nullValue: true, timestamp: "2013-01-31"}
+	request := produceRequest{topic: "t", format: formatText, delimiter: `\n`, key: "fallback", hasKey: true,
+		headers: []string{"a=1", "b:2=3", "c"}, partition: anyPartition, nullValue: true, timestamp: "2013-01-31"}
 	defaults, err := request.defaults()
 	if err != nil {
 		t.Fatal(err)
 	}
-	defaults.partitions = 4
 	record := &kgo.Record{Partition: 3, Value: []byte{}}
 	if err := defaults.apply(record); err != nil {
 		t.Fatal(err)
@@ -254,15 +253,15 @@ func TestWhatTheCommandLineGivesToRecords(t *testing.T) {
 		t.Errorf("what the record had was replaced: %+v", own)
 	}
 	for _, partition := range []int32{4, -2} {
-		if err := defaults.apply(&kgo.Record{Partition: partition}); err == nil {
+		if err := checkPartition(&kgo.Record{Partition: partition}, 4); err == nil {
 			t.Errorf("partition %d of a topic with 4 was accepted", partition)
 		}
 	}
 }
 
 func TestPartitionsGivenOnTheCommandLine(t *testing.T) {
-	fixed := recordDefaults{partition: 2, partitions: 3}
-	byKey := recordDefaults{partition: anyPartition, partitions: 3, byKey: true}
+	fixed := recordDefaults{topic: "t", partition: 2}
+	byKey := recordDefaults{topic: "t", partition: anyPartition, byKey: true}
 	for _, test := range []struct {
 		defaults   recordDefaults
 		named, got int32
@@ -278,18 +277,34 @@ func TestOutputFormats(t *testing.T) {
 	record := &kgo.Record{Topic: "t", Partition: 1, Offset: 9, Key: []byte("k"), Value: []byte("v"),
 		Timestamp: time.UnixMilli(0)}
 	null := &kgo.Record{Topic: "t"}
+	form := func(separator, delimiter, null string) outputForm {
+		form := outputForm{textForm: textForm{delimiter: []byte(delimiter)}}
+		if separator != "" {
+			form.separator = []byte(separator)
+		}
+		if null != "" {
+			form.null = []byte(null)
+		}
+		return form
+	}
+	coloured := form("\t", "\n", "")
+	coloured.colours = true
 	for _, test := range []struct {
 		name, format string
-		separator    []byte
+		form         outputForm
 		want         string
 	}{
-		{"values", formatText, nil, "v\n\n"},
-		{"keys and values", formatText, []byte("\t"), "k\tv\n\t\n"},
-		{"a layout", `%t/%p@%o %k=%v\n`, nil, "t/1@9 k=v\nt/0@0 =\n"},
-		{"a date", `%d{go#RFC3339#};`, nil, "1970-01-01T00:00:00Z;"},
+		{"values", formatText, form("", "\n", ""), "v\n\n"},
+		{"keys and values", formatText, form("\t", "\n", ""), "k\tv\n\t\n"},
+		{"another end of a record", formatText, form("", "\x00", ""), "v\x00\x00"},
+		{"null is said", formatText, form(":", ";", "NULL"), "k:v;NULL:NULL;"},
+		{"a key in colour", formatText, coloured, "\x1b[36mk\x1b[0m\tv\n\x1b[36m\x1b[0m\t\n"},
+		{"a layout", `%t/%p@%o %k=%v\n`, form("", "", ""), "t/1@9 k=v\nt/0@0 =\n"},
+		{"a layout that says null", `%K:%k %V:%v;`, form("", "", "nil"), "1:k 1:v;3:nil 3:nil;"},
+		{"a date", `%d{go#RFC3339#};`, form("", "", ""), "1970-01-01T00:00:00Z;"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			output, err := newRecordOutput(test.format, test.separator)
+			output, err := newRecordOutput(test.format, test.form)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -14,7 +14,15 @@ func rootCommand() *cobra.Command {
 		Use:   "firn",
 		Short: "A log service that speaks Kafka and keeps its history in a bucket",
 		Long: "firn is a Kafka cluster to its clients, and keeps the history of its topics in object storage.\n" +
-			"`firn demo` shows what it does; `firn serve` runs a node on 127.0.0.1:9092.",
+			"`firn demo` shows what it does; `firn serve` runs a node on 127.0.0.1:9092.\n\n" +
+			"Results go to stdout; what goes wrong goes to stderr, in one line. Exit status:\n" +
+			"  0  everything that was asked for was done\n" +
+			"  1  it failed, or was interrupted before it was done\n" +
+			"  2  the command line is wrong\n" +
+			"  3  some of several things were done; the output tells which\n" +
+			"  4  the cluster does not allow it\n\n" +
+			"Colours and progress appear on terminals only; NO_COLOR=1 turns the colours off. Commands that talk to a\n" +
+			"cluster take -b HOST:PORT, else FIRN_BROKERS or KAFKA_BROKERS from the environment.",
 	},
 		serveCommand(),
 		configCommand(),

@@ -80,7 +80,9 @@ func newLogger(w io.Writer, format string, level slog.Level) *slog.Logger {
 	case format == formatJSON:
 		return slog.New(slog.NewJSONHandler(w, &slog.HandlerOptions{Level: level}))
 	case isTerminal(w):
-		return slog.New(tint.NewTextHandler(w, &tint.Options{Level: level, TimeFormat: time.TimeOnly}))
+		return slog.New(tint.NewTextHandler(w, &tint.Options{
+			Level: level, TimeFormat: time.TimeOnly, NoColor: !hasColours(w),
+		}))
 	}
 	return slog.New(slog.NewTextHandler(w, &slog.HandlerOptions{Level: level}))
 }
