@@ -94,6 +94,27 @@ func TestReadingARequestAllocatesAFixedNumberOfTimes(t *testing.T) {
 	}
 }
 
+// BenchmarkServing is what the server itself costs: a request is read, handed to a handler that does nothing, counted
+// and answered, without a network.
+func BenchmarkServing(b *testing.B) {
+	s := New(discard(), newRegistry(), network.NewMemory(), Defaults(),
+		func(_ context.Context, req *wire.Request) wire.Reply {
+			return wire.Reply{Response: wire.EncodeProduceResponse(9, req.CorrelationID, &wire.ProduceResponse{})}
+		})
+	c := newConnection(b.Context(), s, "PLAINTEXT", &endless{data: produceFrame(100)})
+	defer c.cancel()
+	b.ReportAllocs()
+	for b.Loop() {
+		f, err := c.frames.next()
+		if err == nil {
+			err = c.handle(f)
+		}
+		if err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
 func BenchmarkProduceRequests(b *testing.B) {
 	for name, size := range map[string]int{"16 KiB": 16 << 10, "1 MiB": 1 << 20} {
 		b.Run(name, func(b *testing.B) {

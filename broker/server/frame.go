@@ -131,6 +131,8 @@ func (r *frameReader) count(f *frame, size int) error {
 	}
 	f.counted, f.waited = int64(size), r.connection.clock()-began
 	r.holding = true
+	// The client is not to blame for this time.
+	r.frameBegan, r.lastRead = r.frameBegan.Add(f.waited), r.lastRead.Add(f.waited)
 	return nil
 }
 
