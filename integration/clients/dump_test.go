@@ -18,6 +18,7 @@ import (
 // TestKafkasDumpToolReadsOurLogs has clients write with every codec to segments of a few batches, ends the node
 // cleanly or with SIGKILL and a recovery, and has Kafka's own tool read every file of the partitions.
 func TestKafkasDumpToolReadsOurLogs(t *testing.T) {
+	t.Parallel()
 	set := []string{"log.index.interval.bytes=300"}
 	kill := func(node *process.Node) {
 		node.Kill()
@@ -74,10 +75,20 @@ func expectDumps(t *testing.T, folder string, records []record) {
 			files = append(files, found...)
 		}
 	}
-	deep := dump(t, files, "--deep-iteration")
+	options := []string{"--deep-iteration", "--index-sanity-check", "--verify-index-only"}
+	var calls []toolCall
+	for _, option := range options {
+		args := []string{option, "--files", strings.Join(files, ",")}
+		calls = append(calls, toolCall{Tool: "DumpLogSegments", Args: args})
+	}
+	var dumps []map[string][]string
+	for i, result := range runTools(t, calls) {
+		dumps = append(dumps, dumped(t, files, options[i], result))
+	}
+	deep, checked := dumps[0], dumps[1]
 	entries := 0
 	for _, codec := range codecs {
-		var dumped []string
+		var lines []string
 		var compressed int
 		for _, file := range files {
 			if filepath.Base(filepath.Dir(file)) != string(codec)+"-0" {
@@ -86,12 +97,12 @@ func expectDumps(t *testing.T, folder string, records []record) {
 			section := deep[file]
 			if strings.HasSuffix(file, ".log") {
 				records, batches := expectBatches(t, file, string(codec), section)
-				dumped, compressed = append(dumped, records...), compressed+batches
+				lines, compressed = append(lines, records...), compressed+batches
 			} else {
 				entries += expectEntries(t, file, section)
 			}
 		}
-		expectRecords(t, string(codec), dumped, records)
+		expectRecords(t, string(codec), lines, records)
 		if compressed < 3 {
 			t.Errorf("%d batches have codec %s", compressed, codec)
 		}
@@ -99,8 +110,6 @@ func expectDumps(t *testing.T, folder string, records []record) {
 	if entries < 50 {
 		t.Errorf("all indexes together have %d entries, want many", entries)
 	}
-	checked := dump(t, files, "--index-sanity-check")
-	dump(t, files, "--verify-index-only")
 	for _, file := range files {
 		passed := file + " passed sanity check."
 		if strings.HasSuffix(file, ".log") || slices.Equal(checked[file], []string{passed}) || isEmpty(file, checked[file]) {
@@ -110,11 +119,9 @@ func expectDumps(t *testing.T, folder string, records []record) {
 	}
 }
 
-// dump runs Kafka's dump tool, which says that it has found nothing wrong by saying nothing, and returns what it prints
-// of each file.
-func dump(t *testing.T, files []string, option string) map[string][]string {
+// dumped is what Kafka's dump tool has printed of each file. It says that it has found nothing wrong by saying nothing.
+func dumped(t *testing.T, files []string, option string, result toolResult) map[string][]string {
 	t.Helper()
-	result := kafkaTool(t, "DumpLogSegments", option, "--files", strings.Join(files, ",")).Run(t)
 	if result.Status != 0 {
 		t.Fatalf("%s ended with status %d: %s", option, result.Status, result.Stderr)
 	}

@@ -26,6 +26,7 @@ func java(t *testing.T, heap, class string, args ...string) process.Command {
 	ours := process.Program(t, "FIRN_JAVA_CLASSES", filepath.Join("..", "..", ".cache", "java"))
 	flags := []string{ // that make a short life shorter
 		"-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto", "-Xmx" + heap,
+		"-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
 		"-cp", ours + string(filepath.ListSeparator) + filepath.Join(kafka, "*"), class,
 	}
 	return process.Command{Path: path, Args: append(flags, args...)}

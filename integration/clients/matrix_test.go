@@ -3,9 +3,7 @@
 package clients
 
 import (
-	"bytes"
 	"cmp"
-	"flag"
 	"fmt"
 	"os"
 	"regexp"
@@ -14,8 +12,6 @@ import (
 	"sync"
 	"testing"
 )
-
-var rewrite = flag.Bool("rewrite", false, "write the matrix into the protocol page")
 
 // feature is a column of the matrix.
 type feature string
@@ -142,38 +138,6 @@ func (o *observed) add(c *client, does side, shown ...feature) {
 		if c.can(does, f) {
 			o.cells[cell{c.name, does, f}] = true
 		}
-	}
-}
-
-const (
-	protocolPage = "../../docs/protocol.md"
-	matrixBegin  = "<!-- clients: begin. Written by `go test -tags integration ./integration/clients -rewrite`. -->\n"
-	matrixEnd    = "<!-- clients: end -->\n"
-)
-
-// expectPage holds the page and what was seen together.
-func (o *observed) expectPage(t *testing.T) {
-	t.Helper()
-	page, err := os.ReadFile(protocolPage)
-	if err != nil {
-		t.Fatal(err)
-	}
-	before, rest, ok := bytes.Cut(page, []byte(matrixBegin))
-	table, after, ok2 := bytes.Cut(rest, []byte(matrixEnd))
-	if !ok || !ok2 {
-		t.Fatalf("%s has no place for the matrix", protocolPage)
-	}
-	want := o.table(t)
-	if *rewrite {
-		page = bytes.Join([][]byte{before, []byte(matrixBegin), []byte(want), []byte(matrixEnd), after}, nil)
-		if err := os.WriteFile(protocolPage, page, 0o644); err != nil {
-			t.Fatal(err)
-		}
-		return
-	}
-	if string(table) != want {
-		t.Errorf("%s does not show what was seen: go test -tags integration ./integration/clients -rewrite\n%s",
-			protocolPage, want)
 	}
 }
 

@@ -3,6 +3,7 @@
 package process
 
 import (
+	"bufio"
 	"bytes"
 	"cmp"
 	"context"
@@ -10,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"syscall"
 	"testing"
@@ -87,6 +89,28 @@ func (c Command) Output(t testing.TB) string {
 		t.Fatalf("%s %q ended with status %d:\n%s%s", c.Path, c.Args, result.Status, result.Stdout, result.Stderr)
 	}
 	return result.Stdout
+}
+
+// Until runs a program until it prints a line that a pattern fits, and ends it.
+func (c Command) Until(t testing.TB, line *regexp.Regexp) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, c.Path, c.Args...)
+	stdout, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	program := start(t, cmd)
+	defer program.kill()
+	var read []string
+	for lines := bufio.NewScanner(stdout); lines.Scan(); {
+		if line.MatchString(lines.Text()) {
+			return
+		}
+		read = append(read, lines.Text())
+	}
+	t.Fatalf("%s %q ended without the line %s:\n%s", c.Path, c.Args, line, strings.Join(read, "\n"))
 }
 
 // running is a program that runs beside the test.

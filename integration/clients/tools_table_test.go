@@ -1,0 +1,334 @@
+//go:build integration
+
+package clients
+
+import (
+	"cmp"
+	"slices"
+)
+
+// toolClasses are the classes behind the scripts, below org.apache.kafka.tools.
+var toolClasses = map[string]string{
+	"kafka-acls":                      "AclCommand",
+	"kafka-broker-api-versions":       "BrokerApiVersionsCommand",
+	"kafka-client-metrics":            "ClientMetricsCommand",
+	"kafka-cluster":                   "ClusterTool",
+	"kafka-configs":                   "ConfigCommand",
+	"kafka-console-consumer":          "consumer.ConsoleConsumer",
+	"kafka-console-producer":          "ConsoleProducer",
+	"kafka-console-share-consumer":    "consumer.ConsoleShareConsumer",
+	"kafka-consumer-groups":           "consumer.group.ConsumerGroupCommand",
+	"kafka-consumer-perf-test":        "ConsumerPerformance",
+	"kafka-delegation-tokens":         "DelegationTokenCommand",
+	"kafka-delete-records":            "DeleteRecordsCommand",
+	"kafka-dump-log":                  "DumpLogSegments",
+	"kafka-e2e-latency":               "EndToEndLatency",
+	"kafka-features":                  "FeatureCommand",
+	"kafka-get-offsets":               "GetOffsetShell",
+	"kafka-groups":                    "GroupsCommand",
+	"kafka-leader-election":           "LeaderElectionCommand",
+	"kafka-log-dirs":                  "LogDirsCommand",
+	"kafka-metadata-quorum":           "MetadataQuorumCommand",
+	"kafka-producer-perf-test":        "ProducerPerformance",
+	"kafka-reassign-partitions":       "reassign.ReassignPartitionsCommand",
+	"kafka-share-consumer-perf-test":  "ShareConsumerPerformance",
+	"kafka-share-groups":              "consumer.group.ShareGroupCommand",
+	"kafka-streams-application-reset": "StreamsResetter",
+	"kafka-streams-groups":            "streams.StreamsGroupCommand",
+	"kafka-topics":                    "TopicCommand",
+	"kafka-transactions":              "TransactionsCommand",
+	"kafka-verifiable-consumer":       "VerifiableConsumer",
+	"kafka-verifiable-share-consumer": "VerifiableShareConsumer",
+}
+
+// Why commands do not do what they are asked to.
+const (
+	forGroups       = "waits for groups"
+	forTransactions = "waits for transactions"
+	forSecurity     = "waits for security and quotas"
+	fixedLevels     = "(the levels come with what they are levels of)"
+	noMetrics       = "(there are no client metrics to be configured)"
+	noLoggers       = "(there are no loggers by name)"
+)
+
+// unsupported is what a client says of an API that is not advertised.
+func unsupported(api string) string { return `(?s)The node does not support ` + api }
+
+var noCoordinator = unsupported("FIND_COORDINATOR")
+
+// toolCommands are the cells of the table tool × command, in the order in which they are run: some need what those
+// before them have done.
+func toolCommands() []toolCommand {
+	return slices.Concat(topicCommands(), recordCommands(), offsetCommands(), laterTopicCommands(), topicConfigCommands(),
+		brokerConfigCommands(), otherConfigCommands(), clusterCommands(), quorumCommands(), partitionCommands(),
+		transactionCommands(), groupCommands(), securityCommands())
+}
+
+func topicCommands() []toolCommand {
+	const tool = "kafka-topics"
+	return []toolCommand{
+		{tool: tool, command: "--create --partitions 1", more: "--topic flights --config retention.ms=-1",
+			wants: `^Created topic flights\.\n$`},
+		{tool: tool, command: "--create --replica-assignment 1,1", more: "--topic placed", wants: `^Created topic placed\.\n$`},
+		{tool: tool, command: "--create --if-not-exists", more: "--topic flights", wants: `^$`},
+		{tool: tool, command: "--list", wants: `^flights\nhistory\nplaced\n$`},
+		{tool: tool, command: "--list --exclude-internal", wants: `^flights\nhistory\nplaced\n$`},
+	}
+}
+
+func recordCommands() []toolCommand {
+	const perf, writer, reader = "kafka-producer-perf-test", "kafka-console-producer", "kafka-console-consumer"
+	const flights, many = "--topic flights", "--topic flights --num-records 1000 --record-size 100 --throughput -1 "
+	const show = " --formatter-property print.offset=true --formatter-property print.key=true " +
+		"--formatter-property print.headers=true"
+	return []toolCommand{
+		{tool: perf, command: "--command-property compression.type=zstd", more: many, wants: `^1000 records sent, .*\n$`},
+		{tool: perf, command: "--transactional-id t", more: many, wants: noCoordinator, lacks: forTransactions},
+		{tool: writer, command: "--compression-codec lz4", more: "--topic flights --reader-property parse.key=true",
+			stdin: "key\tvalue\n", wants: `^$`},
+		{tool: writer, command: "--reader-property parse.headers=true", stdin: "a:1,b:NULL\tkey\tNULL\n",
+			more:  "--topic flights --sync --reader-property parse.key=true --reader-property null.marker=NULL",
+			wants: `^$`},
+		{tool: reader, command: "--partition 0 --offset 999", more: flights + " --max-messages 3" + show,
+			wants: `^Offset:999\tNO_HEADERS\tnull\t[A-Z]{100}\nOffset:1000\tNO_HEADERS\tkey\tvalue\n` +
+				`Offset:1001\ta:1,b:null\tkey\tnull\nProcessed a total of 3 messages\n$`},
+		{tool: reader, command: "--partition 0 --offset earliest", more: flights + " --max-messages 1",
+			wants: `^[A-Z]{100}\nProcessed a total of 1 messages\n$`},
+		{tool: reader, command: "--partition 0 --offset latest", more: flights + " --timeout-ms 500",
+			wants: `(?s)^[^\n]* ERROR .*TimeoutException\nProcessed a total of 0 messages\n$`},
+		{tool: reader, command: "--partition 0 --isolation-level read_committed",
+			more:  flights + " --from-beginning --max-messages 1002 --formatter-property print.value=false",
+			wants: `^Processed a total of 1002 messages\n$`},
+		{tool: reader, command: "--from-beginning", more: flights + " --timeout-ms 5000", wants: noCoordinator, lacks: forGroups},
+		{tool: "kafka-verifiable-producer", command: "--max-messages", process: true},
+		{tool: "kafka-replica-verification", command: "--topics-include", process: true},
+		{tool: "kafka-dump-log", command: "--print-data-log", more: "--files DATA/log/flights-0/00000000000000000000.log",
+			wants: `(?s)^Dumping .*\nLog starting offset: 0\nbaseOffset: 0 .* compresscodec: zstd .* isvalid: true\n` +
+				`\| offset: 0 .*\n\| offset: 1001 .* headerKeys: \[a,b\] key: key\n$`},
+		{tool: "kafka-dump-log", command: "--deep-iteration", process: true},
+		{tool: "kafka-dump-log", command: "--index-sanity-check", process: true},
+		{tool: "kafka-dump-log", command: "--verify-index-only", process: true},
+	}
+}
+
+func offsetCommands() []toolCommand {
+	const tool = "kafka-get-offsets"
+	return []toolCommand{
+		{tool: tool, command: "--topic flights", wants: `^flights:0:1002\n$`},
+		{tool: tool, command: "--topic-partitions", more: "fl.*:0-1,history:0", wants: `^flights:0:1002\nhistory:0:3\n$`},
+		{tool: tool, command: "--time latest", wants: `^flights:0:1002\nhistory:0:3\nplaced:0:0\nplaced:1:0\n$`},
+		{tool: tool, command: "--time max-timestamp", more: "--topic flights", wants: `^flights:0:1001\n$`},
+		{tool: tool, command: "--time 1700000000001", more: "--topic history", wants: `^history:0:1\n$`},
+		{tool: tool, command: "--time earliest", more: "--topic history", wants: `^history:0:0\n$`},
+		{tool: tool, command: "--time earliest-local", more: "--topic history", wants: `^history:0:0\n$`},
+		{tool: tool, command: "--time latest-tiered", more: "--topic history", wants: `^history:0:1\n$`},
+		{tool: tool, command: "--time earliest-pending-upload", more: "--topic history", wants: `^history:0:2\n$`},
+		{tool: "kafka-delete-records", command: "--offset-json-file", more: "FILES/deletion.json",
+			wants: `partition: flights-0\tlow_watermark: 300\n$`},
+		{tool: tool, command: "--time -2", more: "--topic flights", wants: `^flights:0:300\n$`},
+		{tool: "kafka-log-dirs", command: "--describe",
+			wants: `"partition":"history-0","size":[1-9]\d*,"offsetLag":0,`,
+		},
+		{tool: "kafka-log-dirs", command: "--describe --topic-list flights", more: "--broker-list 1",
+			wants: `\n\{"brokers":\[\{"broker":1,"logDirs":\[\{"partitions":\[\{"partition":"flights-0","size":[1-9]\d*,` +
+				`"offsetLag":0,"isFuture":false\}\],"error":null,"logDir":"[^"]+"\}\]\}\],"version":1\}\n$`},
+	}
+}
+
+func laterTopicCommands() []toolCommand {
+	const tool = "kafka-topics"
+	const flights = "--topic flights"
+	line := func(partition string) string {
+		return `\tTopic: flights\tPartition: ` + partition + `\tLeader: 1\tReplicas: 1\tIsr: 1\tElr: \tLastKnownElr: \n`
+	}
+	return []toolCommand{
+		{tool: tool, command: "--alter --partitions 2", more: flights, wants: `^$`},
+		{tool: tool, command: "--describe", more: flights,
+			wants: `^Topic: flights\tTopicId: [\w-]{22}\tPartitionCount: 2\tReplicationFactor: 1\tConfigs: retention\.ms=-1\n` +
+				line("0") + line("1") + `$`},
+		{tool: tool, command: "--describe --topics-with-overrides", wants: `^(Topic: (history|flights)\t.*\n){2}$`},
+		{tool: tool, command: "--describe --under-replicated-partitions", wants: `^$`},
+		{tool: tool, command: "--describe --under-min-isr-partitions", wants: `^$`},
+		{tool: tool, command: "--describe --at-min-isr-partitions", more: flights, wants: `^` + line("0") + line("1") + `$`},
+		{tool: tool, command: "--describe --unavailable-partitions", wants: `^$`},
+		{tool: tool, command: "--delete", more: "--topic placed", wants: `^$`},
+		{tool: tool, command: "--describe --if-exists", more: "--topic placed", wants: `^$`},
+	}
+}
+
+func topicConfigCommands() []toolCommand {
+	const tool = "kafka-configs"
+	const flights = "--entity-name flights"
+	return []toolCommand{
+		{tool: tool, command: "--alter --entity-type topics --add-config", more: "segment.bytes=1048576 " + flights,
+			wants: `^Completed updating config for topic flights\.\n$`},
+		{tool: tool, command: "--describe --entity-type topics", more: flights,
+			wants: `^Dynamic configs for topic flights are:\n  retention.ms=-1 sensitive=false synonyms=.*\n  ` +
+				`segment.bytes=1048576 sensitive=false synonyms=\{DYNAMIC_TOPIC_CONFIG:segment.bytes=1048576, .*\n$`},
+		{tool: tool, command: "--alter --entity-type topics --delete-config", more: "segment.bytes " + flights,
+			wants: `^Completed updating config for topic flights\.\n$`},
+		{tool: tool, command: "--describe --entity-type topics --all", more: flights,
+			wants: `(?s)^All configs for topic flights are:\n  cleanup.policy=delete .*\n  segment.bytes=1073741824 .*\n$`},
+		{tool: tool, command: "--describe --topic flights",
+			wants: `^Dynamic configs for topic flights are:\n  retention.ms=-1 .*\n$`},
+	}
+}
+
+func brokerConfigCommands() []toolCommand {
+	const tool = "kafka-configs"
+	const one = "--entity-name 1"
+	return []toolCommand{
+		{tool: tool, command: "--alter --entity-type brokers --add-config", more: "log.retention.ms=8640000 " + one,
+			wants: `^Completed updating config for broker 1\.\n$`},
+		{tool: tool, command: "--alter --entity-type brokers --entity-default --add-config", more: "log.retention.ms=86400000",
+			wants: `^Completed updating default config for brokers in the cluster\.\n$`},
+		{tool: tool, command: "--describe --entity-type brokers", more: one,
+			wants: `^Dynamic configs for broker 1 are:\n  log.retention.ms=8640000 .*DYNAMIC_BROKER_CONFIG:log.retention.ms=8640000, ` +
+				`DYNAMIC_DEFAULT_BROKER_CONFIG:log.retention.ms=86400000, DEFAULT_CONFIG:log.retention.hours=168\}\n$`},
+		{tool: tool, command: "--describe --entity-type brokers --entity-default",
+			wants: `^Default configs for brokers in the cluster are:\n  log.retention.ms=86400000 .*\n$`},
+		{tool: tool, command: "--alter --entity-type brokers --delete-config", more: "log.retention.ms " + one,
+			wants: `^Completed updating config for broker 1\.\n$`},
+		{tool: tool, command: "--alter --entity-type brokers --entity-default --delete-config", more: "log.retention.ms",
+			wants: `^Completed updating default config for brokers in the cluster\.\n$`},
+		{tool: tool, command: "--describe --broker-defaults", wants: `^Default configs for brokers in the cluster are:\n$`},
+		{tool: tool, command: "--describe --entity-type brokers --all", more: one,
+			wants: `(?s)^All configs for broker 1 are:\n  .*\n  log.retention.ms=null .*\n  node.id=1 .*\n$`},
+	}
+}
+
+func otherConfigCommands() []toolCommand {
+	const tool = "kafka-configs"
+	return []toolCommand{
+		{tool: tool, command: "--describe --entity-type client-metrics", wants: `^$`},
+		{tool: tool, command: "--alter --entity-type client-metrics", more: "--entity-name m --add-config interval.ms=1000",
+			wants: `InvalidRequestException: resource type 16 has no settings here`, lacks: noMetrics},
+		{tool: tool, command: "--describe --entity-type broker-loggers", more: "--entity-name 1",
+			wants: `InvalidRequestException: resource type 8 has no settings here`, lacks: noLoggers},
+		{tool: tool, command: "--describe --entity-type groups", more: "--entity-name g", wants: unsupported("LIST_GROUPS"),
+			lacks: forGroups},
+		{tool: tool, command: "--alter --entity-type groups", lacks: forGroups,
+			more:  "--entity-name g --add-config consumer.session.timeout.ms=50000",
+			wants: `InvalidRequestException: resource type 32 has no settings here`},
+		{tool: tool, command: "--describe --entity-type users", wants: unsupported("DESCRIBE_CLIENT_QUOTAS"), lacks: forSecurity},
+		{tool: tool, command: "--alter --entity-type users", more: "--entity-name u --add-config SCRAM-SHA-256=[password=p]",
+			wants: unsupported("ALTER_USER_SCRAM_CREDENTIALS"), lacks: forSecurity},
+		{tool: tool, command: "--describe --entity-type clients", wants: unsupported("DESCRIBE_CLIENT_QUOTAS"),
+			lacks: forSecurity},
+		{tool: tool, command: "--describe --entity-type ips", wants: unsupported("DESCRIBE_CLIENT_QUOTAS"), lacks: forSecurity},
+		{tool: "kafka-client-metrics", command: "--list", wants: `^\n$`},
+		{tool: "kafka-client-metrics", command: "--describe", wants: `^$`},
+		{tool: "kafka-client-metrics", command: "--alter", more: "--name m --interval 1000 --metrics x",
+			wants: `resource type 16 has no settings here`, lacks: noMetrics},
+	}
+}
+
+func clusterCommands() []toolCommand {
+	const cluster, features = "kafka-cluster", "kafka-features"
+	const broker = "--bootstrap-server BROKERS "
+	return []toolCommand{
+		{tool: "kafka-broker-api-versions", wants: `(?s)\(id: 1 rack: null isFenced: false\) -> \(\n` +
+			`\tProduce\(0\): 0 to 13 \[usable: 13\],\n.*\tFindCoordinator\(10\): UNSUPPORTED,\n.*\)\n$`},
+		{tool: cluster, command: "cluster-id", more: broker, wants: `^Cluster ID: [\w-]{22}\n$`},
+		{tool: cluster, command: "list-endpoints", more: broker + "--include-fenced-brokers",
+			wants: `^ID +HOST .*\n1 +127\.0\.0\.1 +\d+ +null +unfenced +broker +\n$`},
+		{tool: cluster, command: "unregister --id 1", more: broker, wants: `InvalidRequestException: broker 1 is alive`,
+			lacks: "(the only broker is never forgotten)"},
+		{tool: features, command: "describe", wants: `^Feature: metadata\.version\s+SupportedMinVersion: 4\.2-IV1\s+` +
+			`SupportedMaxVersion: 4\.2-IV1\s+FinalizedVersionLevel: 4\.2-IV1\s+Epoch: 0\n$`},
+		{tool: features, command: "version-mapping", wants: `^metadata\.version=33 `},
+		{tool: features, command: "feature-dependencies", more: "--feature transaction.version=2",
+			wants: `^transaction\.version=2 has no dependencies\.\n$`},
+		{tool: features, command: "upgrade --feature group.version=1", wants: unsupported("UPDATE_FEATURES"), lacks: fixedLevels},
+		{tool: features, command: "downgrade --feature group.version=0", wants: unsupported("UPDATE_FEATURES"),
+			lacks: fixedLevels},
+		{tool: features, command: "disable --feature group.version", wants: unsupported("UPDATE_FEATURES"), lacks: fixedLevels},
+	}
+}
+
+func quorumCommands() []toolCommand {
+	const tool = "kafka-metadata-quorum"
+	return []toolCommand{
+		{tool: tool, command: "describe --status",
+			wants: `(?s)^ClusterId: +[\w-]{22}\nLeaderId: +1\n.*CurrentVoters: +\[\{"id": 1, .*CurrentObservers: +\[\]\n$`},
+		{tool: tool, command: "describe --replication", wants: `^NodeId\t.*\n1 +\t[\w-]{22}\t\d+ +\t0 .*\tLeader\t\n$`},
+		{tool: tool, command: "describe --replication --human-readable", wants: ` ms ago +\tLeader\t\n$`},
+		{tool: tool, command: "remove-controller", lacks: "(the metadata quorum is this node)",
+			more:  "--controller-id 2 --controller-directory-id AAAAAAAAAAAAAAAAAAAAAQ",
+			wants: unsupported("REMOVE_RAFT_VOTER")},
+	}
+}
+
+func partitionCommands() []toolCommand {
+	const election, reassign = "kafka-leader-election", "kafka-reassign-partitions"
+	const assignment = `\{"version":1,"partitions":\[\{"topic":"flights","partition":0,"replicas":\[1\],"log_dirs":`
+	return []toolCommand{
+		{tool: election, command: "--election-type preferred", more: "--topic flights --partition 0",
+			wants: `^Valid replica already elected for partitions flights-0\n$`},
+		{tool: election, command: "--election-type unclean", more: "--topic flights --partition 0",
+			wants: `^Valid replica already elected for partitions flights-0\n$`},
+		{tool: election, command: "--election-type preferred --all-topic-partitions", wants: `^$`},
+		{tool: reassign, command: "--list", wants: `^No partition reassignments found\.\n$`},
+		{tool: reassign, command: "--generate", more: "--topics-to-move-json-file FILES/topics.json --broker-list 1",
+			wants: `(?s)^Current partition replica assignment\n` + assignment + `.*\nProposed .*\n` + assignment},
+		{tool: reassign, command: "--execute", more: "--reassignment-json-file FILES/same.json",
+			wants: `\nSuccessfully started partition reassignment for flights-0\n$`},
+		{tool: reassign, command: "--verify", more: "--reassignment-json-file FILES/same.json",
+			wants: `\nReassignment of partition flights-0 is completed\.\n`},
+		{tool: reassign, command: "--cancel", more: "--reassignment-json-file FILES/same.json",
+			wants: `^None of the specified partition reassignments are active\.\n`},
+	}
+}
+
+func transactionCommands() []toolCommand {
+	const tool = "kafka-transactions"
+	return []toolCommand{
+		{tool: tool, command: "describe-producers", more: "--topic flights --partition 0",
+			wants: `^ProducerId\t.*\n(\d+ +\t0 +\t-1 +\t\d+ +\t\d+\tNone +\t\n){3}$`},
+		{tool: tool, command: "find-hanging --broker-id 1", wants: `^Topic\tPartition\t.*\n$`},
+		{tool: tool, command: "find-hanging --topic flights --partition 0", wants: `^Topic\tPartition\t.*\n$`},
+		{tool: tool, command: "list", wants: unsupported("LIST_TRANSACTIONS"), lacks: forTransactions},
+		{tool: tool, command: "describe", more: "--transactional-id t", wants: noCoordinator, lacks: forTransactions},
+		{tool: tool, command: "abort", more: "--topic flights --partition 0 --start-offset 0",
+			wants: `^Could not find any open transactions`, lacks: forTransactions},
+		{tool: tool, command: "forceTerminateTransaction", more: "--transactionalId t", wants: noCoordinator,
+			lacks: forTransactions},
+	}
+}
+
+func groupCommands() []toolCommand {
+	const flights = "--topic flights "
+	var all []toolCommand
+	for _, c := range []toolCommand{
+		{tool: "kafka-consumer-perf-test", command: "--num-records 10", more: flights + "--timeout 2000"},
+		{tool: "kafka-share-consumer-perf-test", command: "--num-records 10", more: flights + "--timeout 2000"},
+		{tool: "kafka-e2e-latency", command: "--num-records 10", more: flights + "--producer-acks all --record-size 100"},
+		{tool: "kafka-verifiable-consumer", command: "--group-id g", more: flights + "--max-messages 10"},
+		{tool: "kafka-verifiable-share-consumer", command: "--group-id g", more: flights + "--max-messages 10"},
+		{tool: "kafka-console-share-consumer", command: "--group g", more: flights + "--timeout-ms 200"},
+		{tool: "kafka-groups", command: "--list", wants: unsupported("LIST_GROUPS")},
+		{tool: "kafka-consumer-groups", command: "--list", wants: unsupported("LIST_GROUPS")},
+		{tool: "kafka-consumer-groups", command: "--describe", more: "--group g"},
+		{tool: "kafka-consumer-groups", command: "--reset-offsets", more: flights + "--group g --to-earliest --dry-run"},
+		{tool: "kafka-share-groups", command: "--list", wants: unsupported("LIST_GROUPS")},
+		{tool: "kafka-streams-groups", command: "--list", wants: unsupported("LIST_GROUPS")},
+		{tool: "kafka-streams-application-reset", command: "--application-id a", more: "--input-topics flights"},
+	} {
+		c.wants, c.lacks = cmp.Or(c.wants, noCoordinator), forGroups
+		all = append(all, c)
+	}
+	return all
+}
+
+func securityCommands() []toolCommand {
+	const config = "--command-config FILES/admin.properties"
+	return []toolCommand{
+		{tool: "kafka-acls", command: "--list", wants: unsupported("DESCRIBE_ACLS"), lacks: forSecurity},
+		{tool: "kafka-acls", command: "--add", more: "--allow-principal User:u --operation read --topic flights",
+			wants: unsupported("DESCRIBE_ACLS"), lacks: forSecurity},
+		{tool: "kafka-delegation-tokens", command: "--create", more: "--max-life-time-period -1 " + config,
+			wants: unsupported("CREATE_DELEGATION_TOKEN"), lacks: forSecurity},
+		{tool: "kafka-delegation-tokens", command: "--describe", more: config,
+			wants: unsupported("DESCRIBE_DELEGATION_TOKEN"), lacks: forSecurity},
+	}
+}
