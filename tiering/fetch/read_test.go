@@ -152,6 +152,66 @@ func TestHeldDataOutlivesItsChunk(t *testing.T) {
 	})
 }
 
+// What clients do not take stays in memory: many of them on a slow bucket hold no more than the setting allows, get on
+// as soon as something is given back, and are told to ask again if nothing is.
+func TestAnswersThatAreNotGivenBackAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRemote(t)
+		r.bigSegment(40)
+		r.delay = time.Second // the bucket is slow
+		const limit = 16 * mib
+		reader := r.reader(func(o *Options) { o.MemoryBytes, o.ReadAheadBytes = limit, 0 })
+		var answers []<-chan answer
+		for i := range int64(40) {
+			answers = append(answers, startRead(context.Background(), reader, storage.RemoteReadRequest{
+				Offset: i * 10, MaxBytes: mib, AtLeastOne: true, UpTo: 400,
+			}))
+		}
+		var held []storage.RemoteReadResult
+		given, refused := 0, 0
+		for time.Sleep(8 * time.Second); len(answers) > 0; time.Sleep(5 * time.Second) {
+			if got := r.metric("firn_tier_fetch_held_bytes"); got > limit {
+				t.Errorf("%v bytes are held", got)
+			}
+			waiting := answers[:0]
+			for _, one := range answers {
+				select {
+				case got := <-one:
+					if got.err != nil {
+						refused++
+						if !kafka.CodeOf(got.err).Retriable() || !strings.Contains(got.err.Error(), "firn.tier.fetch.memory.bytes") {
+							t.Error(got.err)
+						}
+						continue
+					}
+					given++
+					held = append(held, got.result)
+				default:
+					waiting = append(waiting, one)
+				}
+			}
+			if answers = waiting; len(held) > 4 {
+				t.Errorf("%d answers are held", len(held))
+			}
+			if given == 4 { // once, so that as many others get on
+				for _, result := range held {
+					result.Release()
+				}
+				held = nil
+			}
+		}
+		if given < 8 || refused == 0 || given+refused != 40 {
+			t.Errorf("%d reads were answered and %d refused", given, refused)
+		}
+		for _, result := range held {
+			result.Release()
+		}
+		result, err := r.read(reader, 0, mib)
+		must(t, err)
+		result.Release()
+	})
+}
+
 // TI-23: a client that has gone is no error, and what it asked for is not thrown away.
 func TestTI23WhoLeavesIsNoErrorAndTheDownloadIsKept(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/firnlog/firn/broker/record"
 	"github.com/firnlog/firn/broker/storage"
+	"github.com/firnlog/firn/internal/gate"
 	"github.com/firnlog/firn/internal/kafka"
 	"github.com/firnlog/firn/metastore/command"
 	"github.com/firnlog/firn/metastore/image"
@@ -50,6 +51,7 @@ type Reader struct {
 	chunks  chunks
 	ahead   readAhead
 	slots   *slots
+	answers *gate.Gate // reads under way, and answers that have not been given back
 	// mostSlots: what is being downloaded cannot be evicted, so no more may be than there is room for.
 	mostSlots int
 	lookup    record.Lookup
@@ -76,6 +78,7 @@ func New(options Options) *Reader {
 	r.ahead.init(options.ReadAheadBytes)
 	r.mostSlots = int(max(chunkBytes/maxChunkBytes, 1))
 	r.slots = newSlots(min(r.concurrency, r.mostSlots))
+	r.answers = gate.New(int(max(options.MemoryBytes/maxChunkBytes, 1)))
 	return r
 }
 
@@ -85,6 +88,30 @@ func (r *Reader) SetConcurrency(requests int) {
 	r.concurrency = max(requests, 1)
 	r.mu.Unlock()
 	r.slots.setCount(min(max(requests, 1), r.mostSlots))
+}
+
+// answersWait is how long a read waits for others' answers to be given back. A client that takes nothing loses its
+// connection after half a minute; until then a client that asks once more is better off than one that hangs.
+const answersWait = 10 * time.Second
+
+var errTooMuchHeld = fmt.Errorf("answers that clients do not take fill the memory for reads of the object store "+
+	"(firn.tier.fetch.memory.bytes): %w", kafka.KafkaStorageError)
+
+// hold waits until another answer may be kept in memory until it has been sent, and returns how to end that. Chunks
+// that answers lie in cannot be evicted in truth, and clients decide how long that is: so answers may hold as much
+// again as the cache, and no more. Each counts as a chunk, which is what it keeps in memory however small it is.
+func (r *Reader) hold(ctx context.Context) (leave func(), err error) {
+	waiting, cancel := context.WithTimeout(ctx, answersWait)
+	defer cancel()
+	stop := context.AfterFunc(r.background(), cancel)
+	defer stop()
+	if r.answers.Enter(waiting) != nil {
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+		return nil, errTooMuchHeld
+	}
+	return r.answers.Leave, nil
 }
 
 // tailShare is the part of the memory that is for tails: one in eight. The tail of a segment of 1 GiB with dense
@@ -174,13 +201,31 @@ func (r *Reader) StartRead(ctx context.Context, tp kafka.TopicIDPartition, req s
 		defer r.leave()
 		topic := r.topicName(tp)
 		r.metrics.requests.WithLabelValues(topic).Inc()
-		result, err := r.read(ctx, tp, req)
+		result, err := r.readHeld(ctx, tp, req)
 		if err != nil {
 			err = r.judge(ctx, topic, fmt.Errorf("read %s from offset %d: %w", tp, req.Offset, err))
 		}
 		r.metrics.bytes.WithLabelValues(topic).Add(float64(len(result.Data)))
 		done(result, err)
 	}()
+}
+
+// readHeld is read, once there is room for what the answer holds.
+func (r *Reader) readHeld(ctx context.Context, tp kafka.TopicIDPartition, req storage.RemoteReadRequest) (
+	storage.RemoteReadResult, error,
+) {
+	leave, err := r.hold(ctx)
+	if err != nil {
+		return storage.RemoteReadResult{}, err
+	}
+	result, err := r.read(ctx, tp, req)
+	if err != nil || len(result.Data) == 0 {
+		leave()
+		return result, err
+	}
+	release := result.Release
+	result.Release = func() { release(); leave() }
+	return result, nil
 }
 
 // judge gives an error its code for clients, and counts it. Only what is known to be below the log start is out of
