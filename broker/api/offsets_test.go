@@ -172,6 +172,59 @@ func TestOF08OffsetForLeaderEpoch(t *testing.T) {
 	}
 }
 
+// askEpoch asks where a leader epoch ended.
+func (n *testNode) askEpoch(topic string, epoch, current int32) kmsg.OffsetForLeaderEpochResponseTopicPartition {
+	n.t.Helper()
+	req := kmsg.NewPtrOffsetForLeaderEpochRequest()
+	asked := kmsg.NewOffsetForLeaderEpochRequestTopic()
+	asked.Topic = topic
+	p := kmsg.NewOffsetForLeaderEpochRequestTopicPartition()
+	p.LeaderEpoch, p.CurrentLeaderEpoch = epoch, current
+	asked.Partitions = append(asked.Partitions, p)
+	req.Topics = append(req.Topics, asked)
+	return ask[*kmsg.OffsetForLeaderEpochResponse](n, req, 4).Topics[0].Partitions[0]
+}
+
+// TestOF08EpochsThatTheLogNoLongerHas end where the first one begins that it has.
+func TestOF08EpochsThatTheLogNoLongerHas(t *testing.T) {
+	n := newTestNode(t, nil)
+	n.createTopic("a", 1)
+	n.produceAt("a", record.None, 1, 2) // epoch 0: 0–2
+	n.bumpEpoch()
+	n.produceAt("a", record.None, 3, 4) // epoch 1: 2–4
+	n.deleteRecords("a", 3, 3, 0)
+	for epoch, want := range map[int32][2]int64{0: {0, 3}, 1: {1, 4}, 2: {-1, -1}} {
+		if got := n.askEpoch("a", epoch, -1); int64(got.LeaderEpoch) != want[0] || got.EndOffset != want[1] {
+			t.Errorf("epoch %d: epoch %d, end %d; want %v", epoch, got.LeaderEpoch, got.EndOffset, want)
+		}
+	}
+}
+
+// TestLookUpsCompareTheLeaderEpochOfTheClient: one that is behind, or ahead, has to ask for metadata first.
+func TestLookUpsCompareTheLeaderEpochOfTheClient(t *testing.T) {
+	n := newTestNode(t, nil)
+	n.createTopic("a", 1)
+	n.produceAt("a", record.None, 1)
+	n.bumpEpoch()
+	for current, want := range map[int32]kafka.Errno{
+		-1: 0, 0: kafka.FencedLeaderEpoch, 1: 0, 2: kafka.UnknownLeaderEpoch,
+	} {
+		if got := n.askEpoch("a", 0, current); kafka.Errno(got.ErrorCode) != want {
+			t.Errorf("OffsetForLeaderEpoch with epoch %d: %v, want %v", current, kafka.Errno(got.ErrorCode), want)
+		}
+		for version := int16(4); version <= 11; version++ {
+			req := kmsg.NewPtrListOffsetsRequest()
+			req.Topics = []kmsg.ListOffsetsRequestTopic{{
+				Topic: "a", Partitions: []kmsg.ListOffsetsRequestTopicPartition{{CurrentLeaderEpoch: current, Timestamp: -1}},
+			}}
+			got := ask[*kmsg.ListOffsetsResponse](n, req, version).Topics[0].Partitions[0]
+			if kafka.Errno(got.ErrorCode) != want {
+				t.Errorf("ListOffsets v%d with epoch %d: %v, want %v", version, current, kafka.Errno(got.ErrorCode), want)
+			}
+		}
+	}
+}
+
 // deleteRecords asks for one partition and checks the answer.
 func (n *testNode) deleteRecords(topic string, offset, lowWatermark int64, want kafka.Errno) {
 	n.t.Helper()
