@@ -78,11 +78,15 @@ func topicCommands() []toolCommand {
 
 func recordCommands() []toolCommand {
 	const perf, writer, reader = "kafka-producer-perf-test", "kafka-console-producer", "kafka-console-consumer"
-	const flights, many = "--topic flights", "--topic flights --num-records 1000 --record-size 100 --throughput -1 "
+	const flights, many = "--topic flights", "--topic flights --num-records 200 --record-size 100 --throughput -1"
 	const show = " --formatter-property print.offset=true --formatter-property print.key=true " +
 		"--formatter-property print.headers=true"
-	return []toolCommand{
-		{tool: perf, command: "--command-property compression.type=zstd", more: many, wants: `^1000 records sent, .*\n$`},
+	var all []toolCommand
+	for _, codec := range codecs {
+		all = append(all, toolCommand{tool: perf, command: "--command-property compression.type=" + string(codec), more: many,
+			wants: `^200 records sent, .*\n$`})
+	}
+	return append(all, []toolCommand{
 		{tool: perf, command: "--transactional-id t", more: many, wants: noCoordinator, lacks: forTransactions},
 		{tool: writer, command: "--compression-codec lz4", more: "--topic flights --reader-property parse.key=true",
 			stdin: "key\tvalue\n", wants: `^$`},
@@ -103,12 +107,13 @@ func recordCommands() []toolCommand {
 		{tool: "kafka-verifiable-producer", command: "--max-messages", process: true},
 		{tool: "kafka-replica-verification", command: "--topics-include", process: true},
 		{tool: "kafka-dump-log", command: "--print-data-log", more: "--files DATA/log/flights-0/00000000000000000000.log",
-			wants: `(?s)^Dumping .*\nLog starting offset: 0\nbaseOffset: 0 .* compresscodec: zstd .* isvalid: true\n` +
-				`\| offset: 0 .*\n\| offset: 1001 .* headerKeys: \[a,b\] key: key\n$`},
+			wants: `(?s)^Dumping .*\nLog starting offset: 0\nbaseOffset: 0 .* compresscodec: none .*\n\| offset: 0 .*` +
+				` compresscodec: gzip .* compresscodec: snappy .* compresscodec: lz4 .* compresscodec: zstd .*` +
+				`\n\| offset: 1001 .* headerKeys: \[a,b\] key: key\n$`},
 		{tool: "kafka-dump-log", command: "--deep-iteration", process: true},
 		{tool: "kafka-dump-log", command: "--index-sanity-check", process: true},
 		{tool: "kafka-dump-log", command: "--verify-index-only", process: true},
-	}
+	}...)
 }
 
 func offsetCommands() []toolCommand {
@@ -284,7 +289,7 @@ func transactionCommands() []toolCommand {
 	const tool = "kafka-transactions"
 	return []toolCommand{
 		{tool: tool, command: "describe-producers", more: "--topic flights --partition 0",
-			wants: `^ProducerId\t.*\n(\d+ +\t0 +\t-1 +\t\d+ +\t\d+\tNone +\t\n){3}$`},
+			wants: `^ProducerId\t.*\n(\d+ +\t0 +\t-1 +\t\d+ +\t\d+\tNone +\t\n){7}$`},
 		{tool: tool, command: "find-hanging --broker-id 1", wants: `^Topic\tPartition\t.*\n$`},
 		{tool: tool, command: "find-hanging --topic flights --partition 0", wants: `^Topic\tPartition\t.*\n$`},
 		{tool: tool, command: "list", wants: unsupported("LIST_TRANSACTIONS"), lacks: forTransactions},

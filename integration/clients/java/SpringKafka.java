@@ -9,6 +9,7 @@ import org.apache.kafka.clients.consumer.ConsumerRecord;
 import org.apache.kafka.clients.producer.ProducerConfig;
 import org.apache.kafka.clients.producer.ProducerRecord;
 import org.apache.kafka.common.TopicPartition;
+import org.springframework.beans.factory.annotation.Value;
 import org.springframework.beans.factory.config.ConfigurableBeanFactory;
 import org.springframework.context.annotation.AnnotationConfigApplicationContext;
 import org.springframework.context.annotation.Bean;
@@ -45,9 +46,8 @@ final class SpringKafka implements Exchange.Library {
         if (records.isEmpty()) {
             return;
         }
-        ProducerFactory<byte[], byte[]> factory = context.getBean(ProducerFactory.class);
         Map<String, Object> settings = Map.of(ProducerConfig.COMPRESSION_TYPE_CONFIG, codec);
-        var template = new KafkaTemplate<>(factory, settings);
+        var template = new KafkaTemplate<>(context.getBean(Application.class).producerFactory(), settings);
         List<CompletableFuture<?>> sent = new ArrayList<>();
         for (var record : records) {
             sent.add(template.send(record));
@@ -61,8 +61,7 @@ final class SpringKafka implements Exchange.Library {
     public void consume(String topic, Exchange.Start start, Consumer<ConsumerRecord<byte[], byte[]>> emit)
             throws InterruptedException {
         KafkaClients.Range range;
-        ConsumerFactory<byte[], byte[]> factory = context.getBean(ConsumerFactory.class);
-        try (var consumer = factory.createConsumer()) {
+        try (var consumer = context.getBean(Application.class).consumerFactory().createConsumer()) {
             range = KafkaClients.range(consumer, new TopicPartition(topic, 0), start);
         }
         if (range.start() >= range.end()) {
@@ -87,23 +86,23 @@ final class SpringKafka implements Exchange.Library {
     @Configuration
     @EnableKafka
     static class Application {
+        @Value("${brokers}")
+        private String brokers;
+
         @Bean
-        ProducerFactory<byte[], byte[]> producerFactory(org.springframework.core.env.Environment environment) {
-            return new DefaultKafkaProducerFactory<>(
-                    KafkaClients.producerSettings(environment.getRequiredProperty("brokers")));
+        ProducerFactory<byte[], byte[]> producerFactory() {
+            return new DefaultKafkaProducerFactory<>(KafkaClients.producerSettings(brokers));
         }
 
         @Bean
-        ConsumerFactory<byte[], byte[]> consumerFactory(org.springframework.core.env.Environment environment) {
-            return new DefaultKafkaConsumerFactory<>(
-                    KafkaClients.consumerSettings(environment.getRequiredProperty("brokers")));
+        ConsumerFactory<byte[], byte[]> consumerFactory() {
+            return new DefaultKafkaConsumerFactory<>(KafkaClients.consumerSettings(brokers));
         }
 
         @Bean
-        ConcurrentKafkaListenerContainerFactory<byte[], byte[]> kafkaListenerContainerFactory(
-                ConsumerFactory<byte[], byte[]> consumerFactory) {
+        ConcurrentKafkaListenerContainerFactory<byte[], byte[]> kafkaListenerContainerFactory() {
             var factory = new ConcurrentKafkaListenerContainerFactory<byte[], byte[]>();
-            factory.setConsumerFactory(consumerFactory);
+            factory.setConsumerFactory(consumerFactory());
             // Nothing is committed: that takes a group.
             factory.getContainerProperties().setAckMode(ContainerProperties.AckMode.MANUAL);
             factory.getContainerProperties().setAssignmentCommitOption(
