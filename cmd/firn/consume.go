@@ -47,11 +47,12 @@ func consumeCommand() *cobra.Command {
 		Short: "Print records",
 		Long: "Print records from where -o says to the ends that the partitions have when the command starts, and exit;\n" +
 			"with --follow, go on with what comes later.\n\n" +
-			"A layout for -f is text around percent verbs: %t topic, %p partition, %o offset, %k key, %v value, %d timestamp,\n" +
-			"%h{%k=%v;} each header, %H number of headers, %K %V %T lengths, %e leader epoch, %a{timestamp-type},\n" +
-			"%a{compression}, %x producer id, %y producer epoch, %[ log start offset, %| last stable offset, %] high\n" +
-			"watermark, %i count, %% a percent sign, and \\t \\n \\r \\\\ \\xNN. Numbers are ascii, or %V{big32}, {hex8}, {little16},\n" +
-			"{byte} and so on; text may be %v{hex}, {base64}, {unpack{…}}; times %d{go#RFC3339#} or %d{strftime#%F#}.",
+			"A layout for -f is text around percent verbs: %t topic, %p partition, %o offset, %k key, %v value, %d\n" +
+			"timestamp, %h{%k=%v;} each header, %H number of headers, %K %V %T lengths, %e leader epoch,\n" +
+			"%a{timestamp-type}, %a{compression}, %x producer id, %y producer epoch, %[ log start offset, %| last stable\n" +
+			"offset, %] high watermark, %i count, %% a percent sign, and \\t \\n \\r \\\\ \\xNN. Numbers are ascii, or\n" +
+			"%V{big32}, {hex8}, {little16}, {byte} and so on; text may be %v{hex}, {base64}, {unpack{…}}; times\n" +
+			"%d{go#RFC3339#} or %d{strftime#%F#}.",
 		Example: "  firn consume flights -n 5\n" +
 			"  firn consume flights -o -10 --follow\n" +
 			"  firn consume flights -o @2013-01-13:24h -f '%d{go#DateTime#} %k %v\\n'\n" +

@@ -3,12 +3,16 @@ package main
 import (
 	"bytes"
 	"context"
+	"errors"
+	"fmt"
 	"net"
 	"os"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/twmb/franz-go/pkg/kerr"
 	"go.uber.org/goleak"
 )
 
@@ -230,5 +234,50 @@ func TestOutputToAFileOrBufferIsNoTerminal(t *testing.T) {
 	defer file.Close()
 	if isTerminal(file) || isTerminal(&bytes.Buffer{}) {
 		t.Error("taken for a terminal")
+	}
+}
+
+// TestCompletionDoesNotWaitForAClusterThatDoesNotAnswer: whoever pressed the tab key waits a second, no more.
+func TestCompletionDoesNotWaitForAClusterThatDoesNotAnswer(t *testing.T) {
+	var listen net.ListenConfig
+	silent, err := listen.Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer silent.Close()
+	began := time.Now()
+	got := firn(t, "", "__complete", "consume", "-b", silent.Addr().String(), "")
+	if took := time.Since(began); took > 5*completionTimeout || strings.Contains(got.out, "\x1b") {
+		t.Errorf("it took %v, printed %q", took, got.out)
+	}
+	if !strings.HasPrefix(got.out, ":") { // no names, only what the shell is to do without them
+		t.Errorf("completes to %q", got.out)
+	}
+}
+
+func TestFlagsComplete(t *testing.T) {
+	for flag, want := range map[string]string{
+		"--acks": "all\n1\n0\n", "--compression": "gzip\nlz4\nnone\nsnappy\nzstd\n",
+		"--partitioner": "murmur2\nsticky\nround-robin\nrandom\n", "--format": "text\njson\njsonl\nraw\nhelp\n",
+	} {
+		if got := firn(t, "", "__complete", "produce", "x", flag, ""); !strings.HasPrefix(got.out, want+":") {
+			t.Errorf("%s completes to %q", flag, got.out)
+		}
+	}
+}
+
+// TestExitStatuses: what the help of the root command says about them is so.
+func TestExitStatuses(t *testing.T) {
+	for want, err := range map[int]error{
+		0: nil, exitFailed: kerr.UnknownTopicOrPartition, exitUsage: usageError{"firn", errors.New("no")},
+		exitPartial: partialError{kerr.UnknownTopicOrPartition},
+		exitDenied:  fmt.Errorf("topic x: %w", kerr.TopicAuthorizationFailed),
+	} {
+		if got := exitStatus(err); got != want {
+			t.Errorf("%v is status %d, want %d", err, got, want)
+		}
+		if help := rootCommand().Long; !strings.Contains(help, fmt.Sprintf("\n  %d  ", want)) {
+			t.Errorf("the help does not name status %d", want)
+		}
 	}
 }

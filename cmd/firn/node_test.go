@@ -71,6 +71,18 @@ func TestCommandsAgainstANode(t *testing.T) {
 		{"the tier is shown and its objects verify", testTier},
 		{"following prints what comes and ends at an interrupt", testFollow},
 		{"topic names complete", testCompletion},
+		{"CL-02 a record that is too large says which limit to raise", testTooLarge},
+		{"CL-08 a topic that is made later is followed", testRegexFollow},
+		{"CL-12 a table has a row a line", testRows},
+		{"every way of sending", testWaysOfSending},
+		{"acknowledged records are printed", testReports},
+		{"records that name their topic", testNamedTopics},
+		{"tombstones and null keys", testNulls},
+		{"an interrupt sends what was read", testInterruptedProduce},
+		{"an input that breaks off", testBrokenInput},
+		{"only some records are printed", testFilters},
+		{"what a record is without its content", testMetaOnly},
+		{"the topic's codec, level and largest record", testCodecSettings},
 	} {
 		t.Run(test.name, func(t *testing.T) { test.run(t, s) })
 	}

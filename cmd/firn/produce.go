@@ -53,8 +53,9 @@ func produceCommand() *cobra.Command {
 			"what was read is still sent, and the count on stderr says how many records that were.\n\n" +
 			"A layout for -f is text around percent verbs: %k key, %v value, %p partition, %t topic, %d timestamp in ms,\n" +
 			"%H number of headers and then %h{%k=%v;} each of them, %K %V %T size of what follows, %% a percent sign, and\n" +
-			"\\t \\n \\r \\\\ \\xNN. Sizes and numbers are ascii, or %V{big32}, {big64}, {little16}, {hex8}, {byte}, {3} and so\n" +
-			"on; keys and values may be %v{hex}, {base64}, {json}. What has no size ends at the text that follows.",
+			"\\t \\n \\r \\\\ \\xNN. Sizes and numbers are ascii, or %V{big32}, {big64}, {little16}, {hex8}, {byte}, {3}\n" +
+			"and so on; keys and values may be %v{hex}, {base64}, {json}, {re#…#}. What has no size ends at the text that\n" +
+			"follows. What is empty is not null, unless -Z or --null-key say so; what has no verb is null.",
 		Example: "  echo hello | firn produce greetings\n" +
 			"  printf 'a:1\\nb:2\\n' | firn produce pairs -K :\n" +
 			"  echo | firn produce pairs -k a -Z             # a tombstone\n" +
@@ -81,7 +82,8 @@ func produceCommand() *cobra.Command {
 }
 
 func (p *produceRequest) addInputFlags(flags *pflag.FlagSet) {
-	flags.StringArrayVarP(&p.inputs, "input", "i", nil, "read this file instead of standard input (repeatable; - is standard input)")
+	flags.StringArrayVarP(&p.inputs, "input", "i", nil,
+		"read this file instead of standard input (repeatable; - is standard input)")
 	flags.StringVarP(&p.format, "format", "f", formatText,
 		"input format: text (a value a line), json (a record a line, as consume -f json prints it), raw (an input as a\n"+
 			"whole is one value), a percent layout such as '%k %v\\n', or help for the fields of the JSON")

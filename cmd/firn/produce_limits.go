@@ -107,8 +107,15 @@ func (p *produceRequest) explain(limits *topicLimits, record *kgo.Record, err er
 	case p.batchBytes != 0 && size+batchOverhead > int64(p.batchBytes):
 		return fmt.Errorf("it has %d bytes, and --batch-size is %d: raise that", size, int64(p.batchBytes))
 	}
+	subject := fmt.Sprintf("it has %d bytes", size)
+	if size+batchOverhead <= int64(topicBytes) { // its own size is no reason: the cluster has refused its batch
+		subject = "its batch is too large"
+		if p.batchBytes != 0 {
+			subject += fmt.Sprintf(" with this --batch-size of %d", int64(p.batchBytes))
+		}
+	}
 	return brokerError{code: kerr.MessageTooLarge, message: fmt.Sprintf(
-		"it has %d bytes, and the topic takes batches of %d (max.message.bytes)", size, topicBytes)}
+		"%s, and the topic takes batches of %d (max.message.bytes)", subject, topicBytes)}
 }
 
 // batchOverhead is what a batch of one record holds beside it, at least.

@@ -64,6 +64,7 @@ type delivery struct {
 	request  *produceRequest
 	limits   *topicLimits
 	stop     chan struct{} // closed at the first failure
+	number   int64         // of the record that was given to the client last
 	report   *report       // guarded by mu once records are under way
 	progress *progress     // the same
 
@@ -103,12 +104,16 @@ func (d *delivery) send(interrupt context.Context, input recordInput, defaults *
 
 	records := make(chan *kgo.Record, readAhead)
 	inputErr := make(chan error, 1)
-	done := make(chan struct{})
-	defer close(done)
+	reading, stopReading := context.WithCancel(client.ctx)
+	defer stopReading()
 	// Reading standard input cannot be interrupted. So it has a goroutine of its own, which after an interrupt is
 	// left behind in its read until the process ends, a moment later.
-	go func() { inputErr <- d.read(input, defaults, records, done) }()
+	go func() { inputErr <- d.read(reading, input, defaults, records) }()
 	interrupted, err := d.pass(interrupt, records)
+	if interrupted {
+		stopReading()
+		d.passRest(records)
+	}
 	if err == nil && client.Flush(client.ctx) != nil {
 		err = context.Cause(client.ctx)
 	}
@@ -125,13 +130,14 @@ func (d *delivery) send(interrupt context.Context, input recordInput, defaults *
 
 // pass gives records to the client until there are no more, or no more are wanted.
 func (d *delivery) pass(interrupt context.Context, records <-chan *kgo.Record) (interrupted bool, err error) {
-	for number := int64(1); ; number++ {
+	for {
 		select {
 		case record, more := <-records:
 			if !more {
 				return false, nil
 			}
-			d.produce(record, number)
+			d.number++
+			d.produce(record, d.number)
 			if d.request.sync && d.client.Flush(d.client.ctx) != nil {
 				return false, context.Cause(d.client.ctx)
 			}
@@ -145,11 +151,27 @@ func (d *delivery) pass(interrupt context.Context, records <-chan *kgo.Record) (
 	}
 }
 
+// passRest gives to the client what was read before the interrupt and still waits to be sent.
+func (d *delivery) passRest(records <-chan *kgo.Record) {
+	for {
+		select {
+		case record, more := <-records:
+			if !more {
+				return
+			}
+			d.number++
+			d.produce(record, d.number)
+		default:
+			return
+		}
+	}
+}
+
 // read sends the records of an input to the channel and closes it.
-func (d *delivery) read(input recordInput, defaults *recordDefaults, records chan<- *kgo.Record, done <-chan struct{},
+func (d *delivery) read(ctx context.Context, input recordInput, defaults *recordDefaults, records chan<- *kgo.Record,
 ) error {
 	defer close(records)
-	for number := int64(1); ; number++ {
+	for number := int64(1); ctx.Err() == nil; number++ {
 		record, err := input.next()
 		if errors.Is(err, io.EOF) {
 			return nil
@@ -162,10 +184,10 @@ func (d *delivery) read(input recordInput, defaults *recordDefaults, records cha
 		}
 		select {
 		case records <- record:
-		case <-done:
-			return nil
+		case <-ctx.Done():
 		}
 	}
+	return nil
 }
 
 func (d *delivery) prepare(record *kgo.Record, defaults *recordDefaults) error {

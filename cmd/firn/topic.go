@@ -15,7 +15,7 @@ import (
 )
 
 // completionTimeout keeps the shell responsive when the cluster is not there.
-const completionTimeout = 2 * time.Second
+const completionTimeout = time.Second
 
 func topicCommand() *cobra.Command {
 	return group(&cobra.Command{Use: "topic", Short: "Create, list, describe, alter and delete topics"},
