@@ -47,7 +47,7 @@ func clients() []client {
 		},
 		{
 			name: "kafka-python", version: pin{"requirements.txt", `kafka-python==(\S+)`},
-			open:  openPython("exchange_kafka_python.py"),
+			open: openPython("exchange_kafka_python.py"),
 			lacks: []lack{
 				{writes, []feature{bothNull}, "it asks for a key or a value"},
 				{writes, []feature{nullHeaders}, "it asks for bytes"},

@@ -20,6 +20,8 @@ const (
 	maxMessageBytes = 12_000_000
 	// fetchWait is how long a broker may wait for records; there are some, as reading ends at the end.
 	fetchWait = 50 * time.Millisecond
+	// readers is from how many starts is read at a time.
+	readers = 8
 	// linger gathers records into batches of more than one.
 	linger = 10 * time.Millisecond
 )
@@ -42,26 +44,27 @@ type header struct {
 type library interface {
 	// produce writes to partition 0 of a topic and returns when all is acknowledged.
 	produce(ctx context.Context, topic, codec string, records []record) error
-	// consume calls emit for each record of partition 0 from a start on, up to the end.
-	consume(ctx context.Context, topic string, from start, emit func(record) error) error
+	// consume returns the records of partition 0 from a start on, up to the end.
+	consume(ctx context.Context, from start) ([]record, error)
 }
 
 // start is where reading begins: at an offset, or at the first record that is not older than a time in ms.
 type start struct {
+	topic  string
 	isTime bool
 	at     int64
 }
 
 func main() {
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
-	defer cancel()
-	if err := run(ctx, os.Args[1:], os.Stdin, os.Stdout); err != nil {
+	if err := run(os.Args[1:], os.Stdin, os.Stdout); err != nil {
 		fmt.Fprintln(os.Stderr, "gopeers:", err)
 		os.Exit(1)
 	}
 }
 
-func run(ctx context.Context, args []string, stdin io.Reader, stdout io.Writer) error {
+func run(args []string, stdin io.Reader, stdout io.Writer) error {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
 	if len(args) != 3 {
 		return errors.New("usage: gopeers segmentio|sarama produce|consume BROKERS")
 	}
@@ -121,21 +124,60 @@ func produce(ctx context.Context, lib library, stdin io.Reader) error {
 	}
 }
 
+// consume reads from several starts at a time, as both libraries spend most of theirs waiting, and prints in order.
 func consume(ctx context.Context, lib library, stdin io.Reader, stdout io.Writer) error {
+	starts, err := parseStarts(stdin)
+	if err != nil {
+		return err
+	}
+	type reading struct {
+		records []record
+		err     error
+	}
+	readings := make(chan chan reading, readers-1) // and one that is printed
+	go func() {
+		defer close(readings)
+		for _, from := range starts {
+			result := make(chan reading, 1)
+			select {
+			case readings <- result:
+			case <-ctx.Done():
+				return
+			}
+			go func() {
+				records, err := lib.consume(ctx, from)
+				result <- reading{records, err}
+			}()
+		}
+	}()
 	out := bufio.NewWriter(stdout)
 	encoder := json.NewEncoder(out)
-	for lines := bufio.NewScanner(stdin); lines.Scan(); {
-		topic, text, _ := strings.Cut(lines.Text(), " ")
-		kind, number, _ := strings.Cut(text, ":")
-		at, err := strconv.ParseInt(number, 10, 64)
-		if err != nil || kind != "offset" && kind != "time" {
-			return fmt.Errorf("%q is neither TOPIC offset:N nor TOPIC time:MS", lines.Text())
+	for result := range readings {
+		r := <-result
+		if r.err != nil {
+			return r.err
 		}
-		emit := func(r record) error { return encoder.Encode(r) }
-		if err := lib.consume(ctx, topic, start{isTime: kind == "time", at: at}, emit); err != nil {
-			return fmt.Errorf("consume %s: %w", lines.Text(), err)
+		for _, record := range r.records {
+			if err := encoder.Encode(record); err != nil {
+				return err
+			}
 		}
 		fmt.Fprintln(out)
 	}
 	return out.Flush()
+}
+
+func parseStarts(stdin io.Reader) ([]start, error) {
+	var starts []start
+	lines := bufio.NewScanner(stdin)
+	for lines.Scan() {
+		topic, text, _ := strings.Cut(lines.Text(), " ")
+		kind, number, _ := strings.Cut(text, ":")
+		at, err := strconv.ParseInt(number, 10, 64)
+		if err != nil || kind != "offset" && kind != "time" {
+			return nil, fmt.Errorf("%q is neither TOPIC offset:N nor TOPIC time:MS", lines.Text())
+		}
+		starts = append(starts, start{topic: topic, isTime: kind == "time", at: at})
+	}
+	return starts, lines.Err()
 }

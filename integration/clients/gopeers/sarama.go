@@ -61,45 +61,47 @@ func encoder(data []byte) sarama.Encoder {
 	return sarama.ByteEncoder(data)
 }
 
-func (s saramaClient) consume(ctx context.Context, topic string, from start, emit func(record) error) error {
+func (s saramaClient) consume(ctx context.Context, from start) ([]record, error) {
 	client, err := sarama.NewClient(s.brokers, s.config())
 	if err != nil {
-		return err
+		return nil, err
 	}
-	defer client.Close()
-	end, err := client.GetOffset(topic, 0, sarama.OffsetNewest)
+	defer func() { _ = client.Close() }()
+	end, err := client.GetOffset(from.topic, 0, sarama.OffsetNewest)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	first := from.at
 	if from.isTime {
-		if first, err = client.GetOffset(topic, 0, from.at); err != nil {
-			return err
+		if first, err = client.GetOffset(from.topic, 0, from.at); err != nil {
+			return nil, err
 		}
 	}
 	if first < 0 || first >= end { // no record is as young
-		return nil
+		return nil, nil
 	}
 	consumer, err := sarama.NewConsumerFromClient(client)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	defer consumer.Close()
-	partition, err := consumer.ConsumePartition(topic, 0, first)
+	defer func() { _ = consumer.Close() }()
+	partition, err := consumer.ConsumePartition(from.topic, 0, first)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	defer partition.Close()
+	defer func() { _ = partition.Close() }()
+	var records []record
 	for {
 		select {
 		case m := <-partition.Messages():
-			if err := emit(saramaRecord(m)); err != nil || m.Offset+1 >= end {
-				return err
+			records = append(records, saramaRecord(m))
+			if m.Offset+1 >= end {
+				return records, nil
 			}
 		case err := <-partition.Errors():
-			return err
+			return nil, err
 		case <-ctx.Done():
-			return fmt.Errorf("the end at offset %d does not come: %w", end, ctx.Err())
+			return nil, fmt.Errorf("the end of %s at offset %d does not come: %w", from.topic, end, ctx.Err())
 		}
 	}
 }

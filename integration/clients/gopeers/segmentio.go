@@ -35,40 +35,42 @@ func (s kafkaGo) produce(ctx context.Context, topic, codec string, records []rec
 	return err
 }
 
-func (s kafkaGo) consume(ctx context.Context, topic string, from start, emit func(record) error) error {
-	first, end, err := s.bounds(ctx, topic, from)
+func (s kafkaGo) consume(ctx context.Context, from start) ([]record, error) {
+	first, end, err := s.bounds(ctx, from)
 	if err != nil || first < 0 || first >= end { // no record is as young
-		return err
+		return nil, err
 	}
 	reader := kafka.NewReader(kafka.ReaderConfig{
-		Brokers: s.brokers, Topic: topic, MinBytes: 1, MaxBytes: maxMessageBytes, MaxWait: fetchWait,
+		Brokers: s.brokers, Topic: from.topic, MinBytes: 1, MaxBytes: maxMessageBytes, MaxWait: fetchWait,
 	})
-	defer reader.Close()
+	defer func() { _ = reader.Close() }()
 	if err := reader.SetOffset(first); err != nil {
-		return err
+		return nil, err
 	}
+	var records []record
 	for {
 		m, err := reader.ReadMessage(ctx)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		r := record{Offset: m.Offset, Timestamp: m.Time.UnixMilli(), Key: m.Key, Value: m.Value}
 		for _, h := range m.Headers {
 			r.Headers = append(r.Headers, header{h.Key, h.Value})
 		}
-		if err := emit(r); err != nil || m.Offset+1 >= end {
-			return err
+		records = append(records, r)
+		if m.Offset+1 >= end {
+			return records, nil
 		}
 	}
 }
 
 // bounds are the offsets [first, end) to read.
-func (s kafkaGo) bounds(ctx context.Context, topic string, from start) (first, end int64, err error) {
-	connection, err := kafka.DialLeader(ctx, "tcp", s.brokers[0], topic, 0)
+func (s kafkaGo) bounds(ctx context.Context, from start) (first, end int64, err error) {
+	connection, err := kafka.DialLeader(ctx, "tcp", s.brokers[0], from.topic, 0)
 	if err != nil {
 		return 0, 0, err
 	}
-	defer connection.Close()
+	defer func() { _ = connection.Close() }()
 	if end, err = connection.ReadLastOffset(); err != nil || !from.isTime {
 		return from.at, end, err
 	}
