@@ -114,7 +114,7 @@ func testWaysOfSending(t *testing.T, s shell) {
 }
 
 func testReports(t *testing.T, s shell) {
-	s.ok(t, "", "topic create reported -p 2")
+	s.ok(t, "", "topic create reported -p 2 -c retention.ms=-1")
 	if got := s.ok(t, "a\nb\n", "produce reported -p 1 --sync"); got != "partition 1 offset 0\npartition 1 offset 1\n" {
 		t.Errorf("--sync prints %q", got)
 	}
@@ -235,7 +235,7 @@ func testFilters(t *testing.T, s shell) {
 }
 
 func testMetaOnly(t *testing.T, s shell) {
-	s.ok(t, "", "topic create bare")
+	s.ok(t, "", "topic create bare -c retention.ms=-1")
 	s.ok(t, "a:"+strings.Repeat("content", 100)+"\n", "produce bare -K : -z lz4 -H h=v --timestamp 5")
 	s.ok(t, "\n", "produce bare -Z --idempotent=false --timestamp 6 -H g")
 	var lines []metaJSON
