@@ -236,6 +236,21 @@ func TestPD14TimestampsAreBoundedWhereTheTopicSaysSo(t *testing.T) {
 	}
 }
 
+// TestRP07MinInsyncReplicasNeverAsksForMoreThanThereAre: a topic with one replica can be written, whatever it says.
+func TestRP07MinInsyncReplicasNeverAsksForMoreThanThereAre(t *testing.T) {
+	n := newTestNode(t, map[string]string{"min.insync.replicas": "2"})
+	n.createTopic("inherits", 1)
+	n.createTopic("sets", 1, "min.insync.replicas", "3")
+	for _, topic := range []string{"inherits", "sets"} {
+		for _, acks := range []int16{acksLeader, acksAll} {
+			answer := n.produceCode(produceRequest(topic, kafka.TopicID{}, 0, acks, batch("x")), 9)
+			if answer.ErrorCode != 0 {
+				t.Errorf("%s, acks %d: %v", topic, acks, kafka.Errno(answer.ErrorCode))
+			}
+		}
+	}
+}
+
 // message is one message of the formats before record batches, with a checksum of its own.
 func message(magic byte, value string) []byte {
 	body := []byte{magic, 0}
