@@ -81,6 +81,7 @@ type Node struct {
 	addresses   []string // of the listeners
 	httpAddress string
 	ready       atomic.Bool
+	stopping    atomic.Bool
 
 	// running are the parts that run, in the order in which they were started; closers what is given back at the end.
 	// Only Start and Stop, which do not overlap, use them.
@@ -167,6 +168,7 @@ func (n *Node) Ready() error {
 // and leaves the rest to the end of the process, which is then like a crash. A second call returns the same.
 func (n *Node) Stop(ctx context.Context) error {
 	n.stop.Do(func() {
+		n.stopping.Store(true)
 		n.ready.Store(false)
 		if n.replicas != nil {
 			n.replicas.Drain()

@@ -2,6 +2,7 @@ package api
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/firnlog/firn/internal/kafka"
@@ -33,19 +34,32 @@ func TestMetricsUnderTheNamesOfKafkasExporter(t *testing.T) {
 	n.produceCode(produceRequest("a", kafka.TopicID{}, 0, acksAll, []byte("junk")), 9)
 	got := n.fetchAll("a", 1, 0)
 	n.fetchAll("a", 1, 99)
+	n.createTopic("gone", 1)
+	n.produce("gone", 0, "x")
+	n.deleteTopic("gone", 0)
+	large := batch(strings.Repeat("x", 2<<20))
+	n.produceCode(produceRequest("a", kafka.TopicID{}, 0, acksAll, large), 9)
 	series := n.series()
 	for name, want := range map[string]float64{
 		"kafka_server_brokertopicmetrics_messagesin_total topic=a":            3,
 		"kafka_server_brokertopicmetrics_bytesin_total topic=a":               float64(len(got.RecordBatches)),
 		"kafka_server_brokertopicmetrics_bytesout_total topic=a":              float64(len(got.RecordBatches)),
-		"kafka_server_brokertopicmetrics_totalproducerequests_total topic=a":  3,
-		"kafka_server_brokertopicmetrics_failedproducerequests_total topic=a": 1,
+		"kafka_server_brokertopicmetrics_messagesin_total topic=":             4, // of all topics, the deleted one included
+		"kafka_server_brokertopicmetrics_bytesrejected_total topic=a":         float64(len(large)),
+		"kafka_server_brokertopicmetrics_totalproducerequests_total topic=a":  4,
+		"kafka_server_brokertopicmetrics_failedproducerequests_total topic=a": 2,
 		"kafka_server_brokertopicmetrics_totalfetchrequests_total topic=a":    2,
 		"kafka_server_brokertopicmetrics_failedfetchrequests_total topic=a":   1,
 		"kafka_server_replicamanager_partitioncount":                          2,
 		"kafka_server_replicamanager_leadercount":                             2,
 		"kafka_server_replicamanager_offlinereplicacount":                     0,
 		"kafka_server_replicamanager_underreplicatedpartitions":               0,
+		"kafka_server_replicamanager_atminisrpartitioncount":                  2,
+		"kafka_cluster_partition_replicascount partition=1 topic=a":           1,
+		"kafka_cluster_partition_insyncreplicascount partition=1 topic=a":     1,
+		"kafka_cluster_partition_underreplicated partition=1 topic=a":         0,
+		"kafka_cluster_partition_underminisr partition=1 topic=a":             0,
+		"kafka_cluster_partition_laststableoffsetlag partition=1 topic=a":     0,
 		"kafka_log_log_logendoffset partition=1 topic=a":                      3,
 		"kafka_log_log_logstartoffset partition=1 topic=a":                    0,
 		"kafka_log_log_size partition=1 topic=a":                              float64(len(got.RecordBatches)),
@@ -86,5 +100,18 @@ func TestMX10ManyPartitionsHaveNoSeriesOfTheirOwn(t *testing.T) {
 	}
 	if series["kafka_server_replicamanager_partitioncount"] != 11 {
 		t.Error("the totals are gone")
+	}
+	if _, ok := series["kafka_server_brokertopicmetrics_bytesin_total topic=b"]; !ok {
+		t.Error("two topics have no series, and ten are allowed")
+	}
+	for i := range 9 {
+		n.createTopic(fmt.Sprint("more-", i), 1)
+	}
+	series = n.series()
+	if _, ok := series["kafka_server_brokertopicmetrics_bytesin_total topic=b"]; ok {
+		t.Error("eleven topics have series, and ten are allowed")
+	}
+	if _, ok := series["kafka_server_brokertopicmetrics_bytesin_total topic="]; !ok {
+		t.Error("the sum over all topics is gone")
 	}
 }

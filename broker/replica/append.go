@@ -36,7 +36,7 @@ var ErrNoSpace = storage.ErrNoSpace
 // are a *record.InvalidRecordsError.
 func (p *Partition) Append(records []byte, request AppendRequest) (Appended, error) {
 	appended, summary, err := p.validateAndAppend(records, request)
-	p.countAppend(int(summary.Count), summary.Size, err)
+	p.countAppend(summary, len(records), err)
 	return appended, err
 }
 
@@ -105,12 +105,17 @@ func (p *Partition) append(log *storage.Log, batch record.Batch, summary record.
 // replicas, as Kafka 4 does: a topic with one replica and min.insync.replicas=2 can be written.
 func (p *Partition) checkInsyncReplicas() error {
 	state := p.state.Load()
-	required := min(int(p.config.Load().MinInsyncReplicas), state.replicas)
+	required := p.requiredInSync(state)
 	if state.isr < required {
 		return fmt.Errorf("%s has %d replicas in sync and needs %d: %w",
 			p.topicPartition, state.isr, required, kafka.NotEnoughReplicas)
 	}
 	return nil
+}
+
+// requiredInSync is how many replicas must be in sync for acks=all: no more than there are.
+func (p *Partition) requiredInSync(state *leadership) int {
+	return min(int(p.config.Load().MinInsyncReplicas), state.replicas)
 }
 
 // target is the codec the topic stores, and how thoroughly it compresses.

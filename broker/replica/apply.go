@@ -163,7 +163,7 @@ func (p *Partition) apply(spec *image.Partition, cfg *config.TopicConfig) {
 func (m *Manager) topicCounts(id kafka.TopicID) *topicCounts {
 	counts, ok := m.counts[id]
 	if !ok {
-		counts = &topicCounts{}
+		counts = &topicCounts{all: &m.totals}
 		m.counts[id] = counts
 	}
 	return counts

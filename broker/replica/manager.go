@@ -47,6 +47,7 @@ type Manager struct {
 	waiters   *purgatory.Purgatory[*Partition]
 	draining  atomic.Bool
 	counts    map[kafka.TopicID]*topicCounts // used by Apply only
+	totals    topicCounts                    // of all topics, those that are gone included
 
 	mu     sync.RWMutex // guards the fields below
 	byName map[kafka.TopicPartition]*Partition

@@ -26,12 +26,13 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // running is a server under test.
 type running struct {
 	*Server
-	t       testing.TB
-	network network.Network
-	address string
-	cancel  context.CancelFunc
-	ended   chan struct{}
-	err     error
+	t        testing.TB
+	registry *prometheus.Registry
+	network  network.Network
+	address  string
+	cancel   context.CancelFunc
+	ended    chan struct{}
+	err      error
 }
 
 // start runs a server with one listener until the test ends. Configure changes the defaults.
@@ -51,13 +52,14 @@ func startOn(
 	if err := config.Validate(); err != nil {
 		t.Fatal(err)
 	}
-	s := New(discard(), newRegistry(), on, config, dispatch)
+	registry := newRegistry()
+	s := New(discard(), registry, on, config, dispatch)
 	ctx, cancel := context.WithCancel(t.Context())
 	address, err := s.Listen(ctx, "PLAINTEXT", listenOn)
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &running{Server: s, t: t, network: on, address: address.String(), cancel: cancel, ended: make(chan struct{})}
+	r := &running{Server: s, t: t, registry: registry, network: on, address: address.String(), cancel: cancel, ended: make(chan struct{})}
 	go func() {
 		defer close(r.ended)
 		r.err = s.Run(ctx)

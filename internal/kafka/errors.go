@@ -81,8 +81,11 @@ func (e Errno) Error() string {
 
 // Name is the protocol's name of the code, as metrics label it: NONE, NOT_LEADER_OR_FOLLOWER, ….
 func (e Errno) Name() string {
-	if e == None {
+	switch e {
+	case None:
 		return "NONE"
+	case NotLeaderOrFollower:
+		return "NOT_LEADER_OR_FOLLOWER" // as it has been called since followers answer fetches
 	}
 	if known := kerr.TypedErrorForCode(int16(e)); known != nil && known.Code == int16(e) {
 		return known.Message
