@@ -15,8 +15,8 @@ type Config struct {
 	ConnectionLimits
 	// MaxInFlightReplies is how many requests of one connection may wait for their answer before the next is read (15).
 	MaxInFlightReplies int
-	// MaxInFlightBytes bounds the memory of all requests being read or handled and of all answers waiting to be sent
-	// (1 GiB). At the bound, reading waits.
+	// MaxInFlightBytes bounds the memory of all requests being read or handled, and, apart from that, of all answers
+	// waiting to be sent (queued.max.request.bytes; 1 GiB each). At the bound, reading or handling waits.
 	MaxInFlightBytes int64
 	// MaxInFlightBytesPerConnection is the same for the waiting answers of one connection (128 MiB).
 	MaxInFlightBytesPerConnection int64
@@ -25,7 +25,8 @@ type Config struct {
 	// IdleTimeout closes a connection on which nothing moves (connections.max.idle.ms, 10 min), also one whose client does
 	// not take what it is owed.
 	IdleTimeout time.Duration
-	// FrameTimeout is how long a request that has begun may pause before the rest of it comes (30 s).
+	// FrameTimeout is how long a request that has begun may pause before the rest of it comes, and how long a client may
+	// take nothing of an answer that holds memory (30 s).
 	FrameTimeout time.Duration
 	// GracePeriod bounds how long a stop waits for requests in flight (30 s).
 	GracePeriod time.Duration

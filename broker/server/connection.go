@@ -46,7 +46,7 @@ type pendingReply struct {
 	wire.Reply
 	api    *apiMetrics
 	times  times
-	bytes  int64 // charged to Server.memory and counted in connection.held
+	bytes  int64 // charged to Server.answers and counted in connection.held
 	queued int64 // counted in connection.answers
 }
 
@@ -74,7 +74,7 @@ func newConnection(ctx context.Context, s *Server, listenerName string, conn net
 	c.answers = semaphore.NewWeighted(s.config.MaxInFlightBytesPerConnection)
 	c.metrics = s.metrics.listener(listenerName)
 	c.frames = frameReader{connection: c, lastRead: time.Now()}
-	c.sender.init(conn, s.pool, c.metrics)
+	c.sender.init(conn, s.pool, c.metrics, s.answers.contended)
 	c.tune()
 	return c
 }
@@ -194,8 +194,9 @@ func (c *connection) handle(frame frame) error {
 		return err
 	}
 	c.clientID = req.ClientID
-	waited, err := c.awaitRoom(frame)
+	waited, err := c.awaitRoom(req.Key, frame)
 	if err != nil {
+		c.frames.release(frame)
 		return err
 	}
 	pending := pendingReply{api: c.server.metrics.byAPI[req.Key]}
@@ -214,18 +215,17 @@ func (c *connection) handle(frame frame) error {
 	return c.answer(pending)
 }
 
-// awaitRoom waits while there is no memory for another answer, unless the request holds memory of its own. It tells
-// for how long the request has waited for memory in all.
-func (c *connection) awaitRoom(frame frame) (waited time.Duration, err error) {
-	if frame.counted > 0 || c.server.memory.hasRoom() {
+// awaitRoom waits while there is no memory for another answer; those to Produce are small. It tells for how long the
+// request has waited for memory in all.
+func (c *connection) awaitRoom(key int16, frame frame) (waited time.Duration, err error) {
+	if key == wire.KeyProduce || c.server.answers.hasRoom() {
 		return frame.waited, nil
 	}
 	began := c.clock()
-	if err := c.server.memory.room(c.info.Context); err != nil {
-		c.frames.release(frame)
+	if err := c.server.answers.room(c.info.Context); err != nil {
 		return 0, err
 	}
-	return c.clock() - began, nil
+	return frame.waited + c.clock() - began, nil
 }
 
 // countedFrom is the size from which an answer in memory counts against the limits. Smaller ones are bounded by the
@@ -236,7 +236,7 @@ const countedFrom = 4 << 10
 func (c *connection) charge(reply *pendingReply) {
 	if size := reply.Response.BytesInMemory(); size >= countedFrom {
 		reply.bytes = size
-		c.server.memory.charge(size)
+		c.server.answers.charge(size)
 		c.held.Add(size)
 	}
 }
@@ -318,7 +318,7 @@ func (c *connection) settle(reply pendingReply) {
 	}
 	if reply.bytes > 0 {
 		c.held.Add(-reply.bytes)
-		c.server.memory.giveBack(reply.bytes)
+		c.server.answers.giveBack(reply.bytes)
 	}
 	if reply.queued > 0 {
 		c.answers.Release(reply.queued)

@@ -51,7 +51,7 @@ func (e *frameSizeError) Error() string {
 // frame is one request's bytes, without the length prefix.
 type frame struct {
 	*wire.Buffer
-	counted int64         // bytes taken from Server.memory
+	counted int64         // bytes taken from Server.requests
 	waited  time.Duration // how long that took
 }
 
@@ -126,7 +126,7 @@ func (r *frameReader) count(f *frame, size int) error {
 		return nil
 	}
 	began := r.connection.clock()
-	if err := r.connection.server.memory.take(r.connection.info.Context, int64(size)); err != nil {
+	if err := r.connection.server.requests.take(r.connection.info.Context, int64(size)); err != nil {
 		return err
 	}
 	f.counted, f.waited = int64(size), r.connection.clock()-began
@@ -141,7 +141,7 @@ func (r *frameReader) release(f frame) {
 	f.Release()
 	r.holding = false
 	if f.counted > 0 {
-		r.connection.server.memory.giveBack(f.counted)
+		r.connection.server.requests.giveBack(f.counted)
 	}
 }
 
@@ -226,7 +226,7 @@ func (r *frameReader) due(now time.Time) (time.Time, error) {
 	}
 	paused := r.lastRead.Add(config.FrameTimeout)
 	whole := r.frameBegan.Add(config.FrameTimeout)
-	if !r.holding || !r.connection.server.memory.contended() { // nobody waits for what the frame holds
+	if !r.holding || !r.connection.server.requests.contended() { // nobody waits for what the frame holds
 		whole = whole.Add(time.Duration(r.frameSize) * time.Second / minBytesPerSecond)
 	}
 	if whole.Before(paused) {

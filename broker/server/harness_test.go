@@ -86,7 +86,7 @@ func (r *running) stop() {
 	if len(r.connections) != 0 || len(r.slots.byAddress) != 0 {
 		r.t.Errorf("%d connections and %d addresses are left", len(r.connections), len(r.slots.byAddress))
 	}
-	if used := r.memory.used.Load(); used != 0 {
+	if used := r.requests.used.Load() + r.answers.used.Load(); used != 0 {
 		r.t.Errorf("%d bytes in flight were not given back", used)
 	}
 	if open := r.open(); open != 0 {

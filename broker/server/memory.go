@@ -7,12 +7,13 @@ import (
 	"sync/atomic"
 )
 
-// memory counts the bytes of all requests that are being read or handled and of all answers that wait to be sent, and
-// makes those wait that would need more than there may be.
+// memory counts bytes of all connections and makes those wait that would need more than there may be. Requests that are
+// being read or handled have one, answers that are not yet sent another: clients that take no answers cannot keep
+// others from sending records.
 //
 // How large a request becomes is known before it is read: its memory is taken first. How large an answer becomes is
 // known when it is made: it is charged then, whatever the bound, and who would begin another one waits for room.
-// Whoever holds memory of answers never waits for room, so that it can be sent and come back.
+// A writer whose connection holds answers never waits for room, so that they can be sent and their memory come back.
 type memory struct {
 	limit int64
 	used  atomic.Int64 // written under mu

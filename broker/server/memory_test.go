@@ -94,18 +94,27 @@ func TestAnswersThatAreNotTakenStayWithinTheMemory(t *testing.T) {
 			}
 		}
 		synctest.Wait()
-		// Handlers that run at the same moment do not know of each other.
-		if most := h.most.Load(); most < limit || most > limit+clients/10 {
+		// Handlers that run at the same moment do not know of each other; without the bound there are 200 and more.
+		if most := h.most.Load(); most < limit || most > limit+clients/3 {
 			t.Errorf("%d answers were in memory, %d have room", most, limit)
 		}
-		if used := h.server.memory.used.Load(); used < limit<<20 {
+		if used := h.server.answers.used.Load(); used < limit<<20 {
 			t.Errorf("%d bytes are accounted for", used)
 		}
 		good := h.server.dial()
 		began := time.Now()
 		good.send(request(1))
 		good.expect(1)
-		t.Logf("somebody who takes his answer got it after %v", time.Since(began))
+		if waited := time.Since(began); waited > 5*time.Second {
+			t.Errorf("somebody who takes his answer got it after %v", waited)
+		}
+		producer := h.server.dial()
+		producer.send(produceFrame(100 << 10))
+		began = time.Now()
+		producer.expect(1)
+		if waited := time.Since(began); waited > 0 {
+			t.Errorf("who sends records waits for %v for memory that answers hold", waited)
+		}
 		time.Sleep(time.Hour)
 		if open := h.server.open(); open != 0 {
 			t.Errorf("%v connections are open", open)

@@ -22,6 +22,7 @@ import (
 //	firn_server_request_errors_total{reason}       connections closed because of a request: malformed,
 //	                                               unsupported_version, frame_size, timeout, panic
 //	firn_server_sendfile_bytes_total{listener}     the part of what was sent that never entered this process
+//	firn_server_answer_bytes                       memory of answers that are not yet sent
 //	firn_server_buffer_bytes{state}                pooled memory: in_use, idle
 type metrics struct {
 	refused      prometheus.Counter
@@ -56,7 +57,7 @@ const (
 	memoryPool = "kafka_network_socketserver_memorypool"
 )
 
-func newMetrics(registry prometheus.Registerer, pool *wire.Pool, memory *memory) *metrics {
+func newMetrics(registry prometheus.Registerer, s *Server) *metrics {
 	counter := func(name, help string) prometheus.Counter {
 		c := prometheus.NewCounter(prometheus.CounterOpts{Name: "firn_server_" + name, Help: help})
 		registry.MustRegister(c)
@@ -90,7 +91,7 @@ func newMetrics(registry prometheus.Registerer, pool *wire.Pool, memory *memory)
 		requests.add(api.Name, m.byAPI[api.Key])
 	}
 	registry.MustRegister(requests)
-	registerMemory(registry, pool, memory)
+	registerMemory(registry, s)
 	return m
 }
 
@@ -117,14 +118,15 @@ func (m *metrics) listener(name string) *listenerMetrics {
 	}
 }
 
-func registerMemory(registry prometheus.Registerer, pool *wire.Pool, memory *memory) {
+func registerMemory(registry prometheus.Registerer, s *Server) {
 	gauge := func(name, help string, labels prometheus.Labels, read func() int64) {
 		registry.MustRegister(prometheus.NewGaugeFunc(
 			prometheus.GaugeOpts{Name: name, Help: help, ConstLabels: labels}, func() float64 { return float64(read()) }))
 	}
-	gauge("firn_server_buffer_bytes", "Memory for requests.", prometheus.Labels{"state": "in_use"}, pool.InUseBytes)
-	gauge("firn_server_buffer_bytes", "Memory for requests.", prometheus.Labels{"state": "idle"}, pool.IdleBytes)
-	gauge(memoryPool+"used", "Bytes of requests being handled and of answers not yet sent.", nil, memory.used.Load)
-	gauge(memoryPool+"available", "Bytes that requests and answers may take besides.", nil,
-		func() int64 { return max(memory.limit-memory.used.Load(), 0) })
+	gauge("firn_server_buffer_bytes", "Memory for requests.", prometheus.Labels{"state": "in_use"}, s.pool.InUseBytes)
+	gauge("firn_server_buffer_bytes", "Memory for requests.", prometheus.Labels{"state": "idle"}, s.pool.IdleBytes)
+	gauge("firn_server_answer_bytes", "Bytes of answers that are not yet sent.", nil, s.answers.used.Load)
+	gauge(memoryPool+"used", "Bytes of requests being read or handled.", nil, s.requests.used.Load)
+	gauge(memoryPool+"available", "Bytes that requests may take besides.", nil,
+		func() int64 { return max(s.requests.limit-s.requests.used.Load(), 0) })
 }

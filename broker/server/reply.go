@@ -134,9 +134,10 @@ func (c *connection) completeSome(batch []pendingReply) (completed int, err erro
 
 // sendCompleted sends answers that are complete and gives back what they held.
 func (c *connection) sendCompleted(batch []pendingReply) error {
-	c.sender.stall = c.server.config.IdleTimeout
+	c.sender.stall, c.sender.look = c.server.config.IdleTimeout, c.server.config.IdleTimeout
 	if c.held.Load() > 0 || c.owed.Load() > int64(len(batch)) {
 		c.sender.stall = min(c.server.config.FrameTimeout, c.server.config.IdleTimeout)
+		c.sender.look = min(contendedStall, c.sender.stall)
 	}
 	began := c.clock()
 	err := c.put(batch)
@@ -170,7 +171,7 @@ func (c *connection) complete(reply *pendingReply) (err error) {
 		return context.Cause(c.info.Context)
 	}
 	if reply.Finish != nil && c.held.Load() == 0 {
-		if err := c.server.memory.room(c.info.Context); err != nil {
+		if err := c.server.answers.room(c.info.Context); err != nil {
 			return err
 		}
 	}

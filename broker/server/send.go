@@ -23,6 +23,9 @@ const (
 	copyBuffer = 256 << 10
 )
 
+// contendedStall is how long a client may take nothing of an answer in memory while others wait for memory.
+const contendedStall = 2 * time.Second
+
 // errNotTaken says that a client does not take what it is owed.
 var errNotTaken = errors.New("the client did not take its answer in time")
 
@@ -34,6 +37,9 @@ type sender struct {
 	pool    *wire.Pool
 	metrics *listenerMetrics
 	stall   time.Duration // how long the client may take nothing of what is being sent
+	look    time.Duration // how often to look whether it does
+	// contended tells whether others wait for memory that answers hold.
+	contended func() bool
 
 	vectors [][]byte    // bytes to be written next
 	buffers net.Buffers // what of them is not yet written
@@ -48,8 +54,8 @@ type sender struct {
 	sentAny  bool
 }
 
-func (s *sender) init(conn net.Conn, pool *wire.Pool, m *listenerMetrics) {
-	s.conn, s.pool, s.metrics, s.opened = conn, pool, m, time.Now()
+func (s *sender) init(conn net.Conn, pool *wire.Pool, m *listenerMetrics, contended func() bool) {
+	s.conn, s.pool, s.metrics, s.contended, s.opened = conn, pool, m, contended, time.Now()
 	if tcp, ok := conn.(*net.TCPConn); ok && sendfileSupported {
 		if raw, err := tcp.SyscallConn(); err == nil {
 			s.raw = raw
@@ -166,7 +172,7 @@ func (s *sender) reset() {
 // begin starts the clock for the client to take something.
 func (s *sender) begin() {
 	s.progress = time.Now()
-	if due := s.progress.Add(s.stall); s.deadline.IsZero() || s.deadline.After(due) {
+	if due := s.progress.Add(s.look); s.deadline.IsZero() || s.deadline.After(due) {
 		s.deadline = due
 		_ = s.conn.SetWriteDeadline(due) // fails only on a closed connection; so will the write
 	}
@@ -183,12 +189,12 @@ func (s *sender) retry(err error, n int64) error {
 	if n > 0 {
 		s.progress = now
 	}
-	due := s.progress.Add(s.stall)
-	if !due.After(now) {
+	idle := now.Sub(s.progress)
+	if idle >= s.stall || idle >= contendedStall && s.look < s.stall && s.contended() {
 		return errNotTaken
 	}
-	s.deadline = due
-	return s.conn.SetWriteDeadline(due)
+	s.deadline = now.Add(min(s.look, s.stall-idle))
+	return s.conn.SetWriteDeadline(s.deadline)
 }
 
 func (s *sender) account(n int64) {

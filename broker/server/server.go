@@ -37,7 +37,8 @@ type Server struct {
 	pool     *wire.Pool
 	slots    *connectionSlots
 	pacer    *pacer
-	memory   *memory       // frames and answers of all connections
+	requests *memory       // frames of all connections that are being read or handled
+	answers  *memory       // answers of all connections that are not yet sent
 	draining chan struct{} // closed when the stop begins
 	lastID   atomic.Uint64
 
@@ -57,21 +58,22 @@ type listener struct {
 func New(
 	logger *slog.Logger, registry prometheus.Registerer, network Network, config Config, dispatch Dispatch,
 ) *Server {
-	pool, memory := wire.NewPool(config.MaxPooledBytes), newMemory(config.MaxInFlightBytes)
-	return &Server{
+	s := &Server{
 		logger:      logger,
 		logLimit:    &logLimiter{},
 		network:     network,
 		config:      config,
 		dispatch:    dispatch,
-		metrics:     newMetrics(registry, pool, memory),
-		pool:        pool,
+		pool:        wire.NewPool(config.MaxPooledBytes),
 		slots:       newConnectionSlots(config.ConnectionLimits),
 		pacer:       newPacer(config.MaxConnectionCreationRate),
-		memory:      memory,
+		requests:    newMemory(config.MaxInFlightBytes),
+		answers:     newMemory(config.MaxInFlightBytes),
 		draining:    make(chan struct{}),
 		connections: make(map[*connection]struct{}),
 	}
+	s.metrics = newMetrics(registry, s)
+	return s
 }
 
 // Listen opens a listener under a name and returns its address. It is called before Run; until then, connections wait
