@@ -157,12 +157,16 @@ func TestALogDirectoryThatFailsLater(t *testing.T) {
 		if len(offline) != spread/2 {
 			t.Fatalf("partitions %v are in the second directory", offline)
 		}
+		waiting := n.waitInSession("t", spread)
 		failing = true
 		if code := n.answers("t", offline[0])["Produce"]; code != kerr.KafkaStorageError.Code {
 			t.Errorf("the produce that finds the failure: %v", kerr.ErrorForCode(code))
 		}
 		synctest.Wait() // until the cluster knows
 		n.expectOffline("t", "two", offline)
+		if told := <-waiting; !slices.Contains(told, offline[0]) { // the others may come with the next answer
+			t.Errorf("a fetch that waits is told of errors of %v, want %d among them", told, offline[0])
+		}
 		for p := range int32(spread) {
 			if !slices.Contains(offline, p) {
 				n.expectServes("t", p)

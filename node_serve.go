@@ -62,6 +62,11 @@ func (n *Node) storageEvents() *storage.Events {
 				n.tier.SegmentRolled(tp, baseOffset)
 			}
 		},
+		LogOffline: func(tp kafka.TopicPartition, _ error) {
+			if n.replicas != nil {
+				n.replicas.Wake(tp)
+			}
+		},
 		DirectoryFailed: func(string, error) {
 			if n.replicas != nil {
 				n.replicas.WakeAll()

@@ -3,6 +3,7 @@ package firn
 import (
 	"path/filepath"
 	"slices"
+	"testing/synctest"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -142,4 +143,42 @@ func (n *memoryNode) expectServes(topic string, partition int32) {
 			n.t.Errorf("%s of %s-%d: %v", api, topic, partition, kerr.ErrorForCode(code))
 		}
 	}
+}
+
+// waitInSession begins a fetch session at the end of a topic's partitions, which have a record each, and lets its second
+// fetch wait for an hour. It gives the partitions that are answered with KAFKA_STORAGE_ERROR.
+func (n *memoryNode) waitInSession(topic string, partitions int32) <-chan []int32 {
+	n.t.Helper()
+	fetch := kmsg.NewPtrFetchRequest()
+	fetch.MinBytes, fetch.MaxBytes, fetch.SessionEpoch = 1, 1<<20, 0
+	from := kmsg.NewFetchRequestTopic()
+	from.Topic, from.TopicID = topic, n.metadata(topic).TopicID
+	for p := range partitions {
+		wanted := kmsg.NewFetchRequestTopicPartition()
+		wanted.Partition, wanted.FetchOffset, wanted.PartitionMaxBytes = p, 1, 1<<20
+		from.Partitions = append(from.Partitions, wanted)
+	}
+	fetch.Topics = append(fetch.Topics, from)
+	begun := ask[*kmsg.FetchResponse](n, fetch)
+	if begun.SessionID == 0 || len(begun.Topics[0].Partitions) != int(partitions) {
+		n.t.Fatalf("the session begins with %+v", begun)
+	}
+	next := kmsg.NewPtrFetchRequest()
+	next.MinBytes, next.MaxBytes, next.MaxWaitMillis = 1, 1<<20, 3_600_000
+	next.SessionID, next.SessionEpoch = begun.SessionID, 1
+	told := make(chan []int32, 1)
+	go func() {
+		var failed []int32
+		if answer, err := n.client.Broker(int(n.config.NodeID)).Request(n.t.Context(), next); err == nil {
+			for _, p := range answer.(*kmsg.FetchResponse).Topics[0].Partitions {
+				if p.ErrorCode == kerr.KafkaStorageError.Code {
+					failed = append(failed, p.Partition)
+				}
+			}
+		}
+		slices.Sort(failed)
+		told <- failed
+	}()
+	synctest.Wait()
+	return told
 }

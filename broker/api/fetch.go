@@ -21,8 +21,8 @@ type fetchCall struct {
 	conn          *wire.Conn
 	request       kmsg.FetchRequest
 
-	session    *fetchSession // nil without one
-	wanted     []fetchPartition
+	session    *fetchSession    // nil without one
+	wanted     []fetchPartition // without a session
 	partitions []replica.FetchPartition
 	isolation  replica.Isolation
 	fetch      *replica.Fetch
@@ -46,7 +46,7 @@ func (c *fetchCalls) get() *fetchCall {
 // put empties the call, so that it keeps neither partitions nor records alive, and keeps its slices.
 func (c *fetchCalls) put(call *fetchCall) {
 	const maxKept = 16384 // partitions: a call that once served more is not worth its memory
-	if cap(call.wanted) > maxKept {
+	if max(cap(call.wanted), cap(call.partitions)) > maxKept {
 		return
 	}
 	clear(call.wanted)
@@ -76,8 +76,8 @@ func (h *Handlers) fetch(_ context.Context, req *wire.Request) wire.Reply {
 		call.response.ErrorCode = kafka.CodeOf(err)
 		return wire.Reply{Response: call.encode()}
 	}
-	call.resolve()
 	params := replica.FetchParams{
+		Session:   call.resolve(),
 		MaxWait:   time.Duration(call.request.MaxWaitMillis) * time.Millisecond,
 		MinBytes:  int(call.request.MinBytes),
 		MaxBytes:  min(int(call.request.MaxBytes), h.options.FetchMaxBytes),
@@ -100,24 +100,28 @@ func (c *fetchCall) begin() (err error) {
 	return err
 }
 
-// resolve finds the partitions. They are looked up anew each time, as a topic may have been deleted and created again
-// while the session lived.
-func (c *fetchCall) resolve() {
-	for i := range c.wanted {
-		wanted := &c.wanted[i]
-		var p *replica.Partition
-		var err error
-		if c.byID() {
-			p, err = c.handlers.options.Replicas.PartitionByID(wanted.idPartition())
-		} else {
-			p, err = c.handlers.options.Replicas.Partition(wanted.topicPartition())
-		}
-		c.partitions = append(c.partitions, replica.FetchPartition{
-			Partition: p, Err: err,
-			Offset: wanted.offset, MaxBytes: int(wanted.maxBytes),
-			CurrentLeaderEpoch: max(wanted.leaderEpoch, kafka.NoLeaderEpoch), LastFetchedEpoch: wanted.lastFetchedEpoch,
+// resolve finds the partitions. Those of a session, which is returned, are looked up anew as long as they are not
+// there: a topic may have been deleted and created again while the session lived.
+func (c *fetchCall) resolve() *replica.Session {
+	if c.session != nil {
+		c.session.lock()
+		defer c.session.mu.Unlock()
+		c.session.fetched.Resolve(func(sub *replica.Subscription) (*replica.Partition, error) {
+			return c.find(&sub.Owner.(*sessionEntry).wanted)
 		})
+		return &c.session.fetched
 	}
+	for i := range c.wanted {
+		c.partitions = append(c.partitions, c.wanted[i].fetch(c.find(&c.wanted[i])))
+	}
+	return nil
+}
+
+func (c *fetchCall) find(wanted *fetchPartition) (*replica.Partition, error) {
+	if c.byID() {
+		return c.handlers.options.Replicas.PartitionByID(wanted.idPartition())
+	}
+	return c.handlers.options.Replicas.Partition(wanted.topicPartition())
 }
 
 // byID tells whether the request names topics by id (v13 and later).
@@ -128,44 +132,58 @@ const fetchTopicIDsFrom = 13
 // finish reads, encodes and gives the call back to the pool.
 func (c *fetchCall) finish() *wire.Response {
 	results := c.fetch.Results()
-	c.results = results
+	c.results, c.partitions = results, c.fetch.Partitions()
 	if cap(c.answers) < len(results) {
 		c.answers = make([]wire.FetchPartitionResponse, 0, len(results)) // grown once: topics hold parts of it
 	}
-	previous := -1
+	var previous *fetchPartition
 	c.session.lock()
 	for i := range results {
+		wanted, entry := c.wantedAt(i)
 		p := c.partitions[i].Partition
 		if p == nil && c.byID() {
-			results[i].Err = c.session.staleID(c.handlers.options.Replicas, &c.wanted[i], results[i].Err)
+			results[i].Err = c.session.staleID(c.handlers.options.Replicas, entry, results[i].Err)
 		}
-		if !c.session.changed(&c.wanted[i], &results[i]) {
+		if !c.session.changed(entry, &results[i]) {
 			results[i].Release()
 			continue
 		}
-		c.answers = append(c.answers, c.answer(i, &results[i]))
+		c.answers = append(c.answers, c.answer(i, wanted, &results[i]))
 		if p != nil {
-			c.session.note(&c.wanted[i], p)
+			if entry != nil {
+				entry.topic = p.TopicPartition().Topic
+			}
 			p.CountFetch(&results[i])
 		}
-		c.place(previous, i)
-		previous = i
+		c.place(previous, wanted)
+		previous = wanted
 	}
-	c.session.rotate()
+	if c.session != nil {
+		c.session.fetched.Settle(c.partitions, results)
+	}
 	c.session.unlock()
 	return c.encode()
 }
 
+// wantedAt is what the client asked for, and the place in its session, if it has one.
+func (c *fetchCall) wantedAt(i int) (*fetchPartition, *sessionEntry) {
+	if c.session == nil {
+		return &c.wanted[i], nil
+	}
+	entry := c.partitions[i].Subscription.Owner.(*sessionEntry)
+	return &entry.wanted, entry
+}
+
 // place adds the newest answer to its topic. Partitions of one topic that follow each other share an entry.
-func (c *fetchCall) place(previous, i int) {
+func (c *fetchCall) place(previous, wanted *fetchPartition) {
 	last := len(c.answers)
-	if previous >= 0 && c.wanted[previous].sameTopic(&c.wanted[i]) {
+	if previous != nil && previous.sameTopic(wanted) {
 		topic := &c.response.Topics[len(c.response.Topics)-1]
 		topic.Partitions = c.answers[last-1-len(topic.Partitions) : last]
 		return
 	}
 	c.response.Topics = append(c.response.Topics, wire.FetchTopicResponse{
-		Name: c.wanted[i].topic, ID: c.wanted[i].id, Partitions: c.answers[last-1 : last],
+		Name: wanted.topic, ID: wanted.id, Partitions: c.answers[last-1 : last],
 	})
 }
 
@@ -177,9 +195,9 @@ func (c *fetchCall) encode() *wire.Response {
 	return response
 }
 
-func (c *fetchCall) answer(i int, result *replica.FetchResult) wire.FetchPartitionResponse {
+func (c *fetchCall) answer(i int, wanted *fetchPartition, result *replica.FetchResult) wire.FetchPartitionResponse {
 	answer := wire.FetchPartitionResponse{
-		Partition:            c.wanted[i].partition,
+		Partition:            wanted.partition,
 		ErrorCode:            kafka.CodeOf(result.Err),
 		HighWatermark:        result.HighWatermark,
 		LastStableOffset:     result.LastStableOffset,

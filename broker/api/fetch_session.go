@@ -31,8 +31,14 @@ type fetchPartition struct {
 	maxBytes         int32
 	leaderEpoch      kafka.LeaderEpoch
 	lastFetchedEpoch kafka.LeaderEpoch
+}
 
-	entry *sessionEntry // nil without a session
+// fetch is what the replica manager is asked for, once it is known which partition that is.
+func (f *fetchPartition) fetch(p *replica.Partition, err error) replica.FetchPartition {
+	return replica.FetchPartition{
+		Partition: p, Err: err, Offset: f.offset, MaxBytes: int(f.maxBytes),
+		CurrentLeaderEpoch: max(f.leaderEpoch, kafka.NoLeaderEpoch), LastFetchedEpoch: f.lastFetchedEpoch,
+	}
 }
 
 func (f *fetchPartition) topicPartition() kafka.TopicPartition {
@@ -56,11 +62,11 @@ type sessionKey struct {
 
 // sessionEntry is a partition of a session, and what its client was last told.
 type sessionEntry struct {
+	subscription   replica.Subscription
 	wanted         fetchPartition
 	topic          string // the name of a topic that is asked for by id, once it was found
 	highWatermark  int64
 	logStartOffset int64
-	hadRecords     bool // in the answer that is being made
 }
 
 // untold makes the next answer carry the partition, whatever it says.
@@ -77,9 +83,11 @@ type fetchSession struct {
 	epoch    int32      // of the next request
 	lastUsed time.Time
 	entries  map[sessionKey]*sessionEntry
-	order    []*sessionEntry
-	served   []*sessionEntry // scratch of rotate
-	full     bool            // the answer being made is to the request that began the session: it carries everything
+	full     bool // the answer being made is to the request that began the session: it carries everything
+	// isolation of the last request; where the next one has another, each partition must be looked at again.
+	isolation int8
+
+	fetched replica.Session // has a lock of its own, but is changed under this one
 }
 
 func (s *fetchSession) lock() {
@@ -97,13 +105,11 @@ func (s *fetchSession) unlock() {
 
 // changed tells whether the answer has to carry the partition, and remembers what it says. Errors are always carried,
 // and again when they are over. The caller holds the lock.
-func (s *fetchSession) changed(wanted *fetchPartition, result *replica.FetchResult) bool {
+func (s *fetchSession) changed(entry *sessionEntry, result *replica.FetchResult) bool {
 	if s == nil {
 		return true
 	}
-	entry := wanted.entry
-	entry.hadRecords = result.Size() > 0
-	changed := s.full || entry.hadRecords || result.Err != nil || result.Diverging != nil ||
+	changed := s.full || result.Size() > 0 || result.Err != nil || result.Diverging != nil ||
 		entry.highWatermark != result.HighWatermark || entry.logStartOffset != result.LogStartOffset
 	entry.highWatermark, entry.logStartOffset = result.HighWatermark, result.LogStartOffset
 	if result.Err != nil {
@@ -112,72 +118,39 @@ func (s *fetchSession) changed(wanted *fetchPartition, result *replica.FetchResu
 	return changed
 }
 
-// note remembers the name of a topic that was found by its id. The caller holds the lock.
-func (s *fetchSession) note(wanted *fetchPartition, p *replica.Partition) {
-	if s != nil {
-		wanted.entry.topic = p.TopicPartition().Topic
-	}
-}
-
 // staleID is what to answer where a topic id is not known any more: within a session we know which topic it was, and
 // so whether that is gone or was created again (KIP-516). The caller holds the lock.
-func (s *fetchSession) staleID(replicas *replica.Manager, wanted *fetchPartition, err error) error {
-	if s == nil || wanted.entry.topic == "" || !errors.Is(err, kafka.UnknownTopicID) {
+func (s *fetchSession) staleID(replicas *replica.Manager, entry *sessionEntry, err error) error {
+	if s == nil || entry.topic == "" || !errors.Is(err, kafka.UnknownTopicID) {
 		return err
 	}
 	if _, err := replicas.Partition(kafka.TopicPartition{
-		Topic: wanted.entry.topic, Partition: wanted.partition,
+		Topic: entry.topic, Partition: entry.wanted.partition,
 	}); err != nil {
 		return err
 	}
 	return kafka.InconsistentTopicID
 }
 
-// rotate moves the partitions that got records behind those that got none: with a small max_bytes nobody starves. The
-// caller holds the lock.
-func (s *fetchSession) rotate() {
-	if s == nil {
-		return
-	}
-	s.served = s.served[:0]
-	waiting := s.order[:0]
-	for _, entry := range s.order {
-		if entry.hadRecords {
-			entry.hadRecords = false
-			s.served = append(s.served, entry)
-			continue
-		}
-		waiting = append(waiting, entry)
-	}
-	waiting = append(waiting, s.served...)
-	s.order = waiting
-}
-
 // update takes over what an incremental request adds, changes and forgets. The caller holds the lock.
 func (s *fetchSession) update(request *kmsg.FetchRequest) {
-	eachPartition(request, func(wanted fetchPartition) { s.put(wanted) })
-	forgotten := false
+	eachPartition(request, s.put)
 	for i := range request.ForgottenTopics {
 		topic := &request.ForgottenTopics[i]
 		for _, partition := range topic.Partitions {
 			key := sessionKey{topic: topic.Topic, id: topic.TopicID, partition: partition}
-			_, known := s.entries[key]
-			delete(s.entries, key)
-			forgotten = forgotten || known
+			if entry, known := s.entries[key]; known {
+				s.fetched.Forget(&entry.subscription)
+				delete(s.entries, key)
+			}
 		}
 	}
-	if !forgotten {
-		return
-	}
-	kept := s.order[:0]
-	for _, entry := range s.order {
-		w := &entry.wanted
-		if s.entries[sessionKey{topic: w.topic, id: w.id, partition: w.partition}] == entry {
-			kept = append(kept, entry)
+	if s.isolation != request.IsolationLevel {
+		s.isolation = request.IsolationLevel
+		for _, entry := range s.entries {
+			s.put(entry.wanted)
 		}
 	}
-	clear(s.order[len(kept):])
-	s.order = kept
 }
 
 func (s *fetchSession) put(wanted fetchPartition) {
@@ -185,11 +158,21 @@ func (s *fetchSession) put(wanted fetchPartition) {
 	entry, known := s.entries[key]
 	if !known {
 		entry = &sessionEntry{highWatermark: untold, logStartOffset: untold}
+		entry.subscription.Owner = entry
 		s.entries[key] = entry
-		s.order = append(s.order, entry)
 	}
-	wanted.entry = entry
 	entry.wanted = wanted
+	s.fetched.Want(&entry.subscription, wanted.fetch(nil, nil))
+}
+
+// close lets go of the partitions. The session is in no cache any more.
+func (s *fetchSession) close() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.fetched.Close()
+	for _, entry := range s.entries {
+		s.fetched.Forget(&entry.subscription)
+	}
 }
 
 // eachPartition yields the partitions that a request lists.
@@ -220,8 +203,8 @@ func newSessionCache(slots int) *sessionCache {
 	return &sessionCache{slots: slots, sessions: map[int32]*fetchSession{}}
 }
 
-// begin finds or makes the session of a request and appends what it wants to wanted. Errors are those of KIP-227:
-// FETCH_SESSION_ID_NOT_FOUND and INVALID_FETCH_SESSION_EPOCH.
+// begin finds or makes the session of a request, or appends what it wants to wanted if it gets none. Errors are those
+// of KIP-227: FETCH_SESSION_ID_NOT_FOUND and INVALID_FETCH_SESSION_EPOCH.
 func (c *sessionCache) begin(request *kmsg.FetchRequest, wanted []fetchPartition) (
 	*fetchSession, []fetchPartition, error,
 ) {
@@ -235,9 +218,7 @@ func (c *sessionCache) begin(request *kmsg.FetchRequest, wanted []fetchPartition
 			eachPartition(request, func(one fetchPartition) { wanted = append(wanted, one) })
 			return nil, wanted, nil
 		}
-		session.lock()
-		defer session.mu.Unlock()
-		return session, session.wants(wanted), nil
+		return session, wanted, nil
 	}
 	c.mu.Lock()
 	session, ok := c.sessions[request.SessionID]
@@ -256,7 +237,7 @@ func (c *sessionCache) begin(request *kmsg.FetchRequest, wanted []fetchPartition
 	session.epoch = nextSessionEpoch(session.epoch)
 	session.lastUsed = time.Now()
 	session.update(request)
-	return session, session.wants(wanted), nil
+	return session, wanted, nil
 }
 
 const fetchSessionsFrom = 7
@@ -267,14 +248,6 @@ func nextSessionEpoch(epoch int32) int32 {
 		return 1
 	}
 	return epoch + 1
-}
-
-// wants lists what the session fetches, in its order. The caller holds the lock.
-func (s *fetchSession) wants(wanted []fetchPartition) []fetchPartition {
-	for _, entry := range s.order {
-		wanted = append(wanted, entry.wanted)
-	}
-	return wanted
 }
 
 // create makes a session, or returns nil when all slots are in use: the client then sends full requests, and loses
@@ -289,6 +262,7 @@ func (c *sessionCache) create(request *kmsg.FetchRequest) *fetchSession {
 	session := &fetchSession{
 		byID: request.Version >= fetchTopicIDsFrom, created: now,
 		epoch: 1, lastUsed: now, full: true, entries: map[sessionKey]*sessionEntry{},
+		isolation: request.IsolationLevel,
 	}
 	eachPartition(request, session.put)
 	if len(c.sessions) >= c.slots && !c.evict(len(session.entries), now) {
@@ -329,9 +303,9 @@ func (c *sessionCache) evict(partitions int, now time.Time) bool {
 	}
 	switch {
 	case idlest != nil && now.Sub(lastUsed) > sessionIdle:
-		delete(c.sessions, idlest.id)
+		c.end(idlest)
 	case smallest != nil:
-		delete(c.sessions, smallest.id)
+		c.end(smallest)
 	default:
 		return false
 	}
@@ -344,7 +318,15 @@ func (c *sessionCache) remove(id int32) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	delete(c.sessions, id)
+	if session, known := c.sessions[id]; known {
+		c.end(session)
+	}
+}
+
+// end needs the lock.
+func (c *sessionCache) end(session *fetchSession) {
+	delete(c.sessions, session.id)
+	session.close()
 }
 
 // Len is the number of sessions.

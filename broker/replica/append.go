@@ -90,7 +90,7 @@ func (p *Partition) append(log *storage.Log, batch record.Batch, summary record.
 	switch {
 	case !p.groupCommit():
 		p.advance()
-	case request.AwaitCommit || p.manager.waiters.Watched(p):
+	case p.awaited() || request.AwaitCommit:
 		log.RequestFlush() // the producer, or a long poll, waits for the disk
 	}
 	return Appended{

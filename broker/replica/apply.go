@@ -76,7 +76,6 @@ func (m *Manager) applyChange(next *image.Image, id kafka.TopicIDPartition) {
 		return
 	}
 	p.apply(&topic.Partitions[id.Partition], p.config.Load())
-	m.waiters.Check(p)
 }
 
 // applyPartition brings one partition to what the image says, or prepares a new one for open.
@@ -91,7 +90,6 @@ func (m *Manager) applyPartition(topic *image.Topic, index int32, cfg *config.To
 	m.mu.RUnlock()
 	if exists {
 		p.apply(spec, cfg)
-		m.waiters.Check(p)
 		return opening{}, false
 	}
 	p = &Partition{
@@ -131,11 +129,15 @@ func (m *Manager) open(fresh []opening) {
 	}
 }
 
-// apply takes over leadership, settings and tier state from the image.
+// apply takes over leadership, settings and tier state from the image. Who waits for the partition looks again if it
+// has changed; settings alone make no difference to those.
 func (p *Partition) apply(spec *image.Partition, cfg *config.TopicConfig) {
 	previous := p.state.Load()
 	next := &leadership{
 		leader: spec.Leader, epoch: spec.Epoch, replicas: len(spec.Replicas), isr: len(spec.ISR), tier: spec.Tier,
+	}
+	if previous != nil && *previous != *next {
+		defer p.changed()
 	}
 	p.config.Store(cfg)
 	if p.log == nil {
@@ -199,7 +201,7 @@ func (m *Manager) remove(gone []*Partition) {
 		state := *p.state.Load()
 		state.deleted = true
 		p.state.Store(&state)
-		m.waiters.Check(p)
+		p.changed()
 	}
 	for i, err := range m.options.Logs.DeleteAll(logs) {
 		if err != nil && (gone[i].log != nil || !errors.Is(err, kafka.UnknownTopicOrPartition)) {

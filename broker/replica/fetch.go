@@ -14,6 +14,8 @@ const flushWait = time.Second
 
 // FetchParams are the bounds of one Fetch request.
 type FetchParams struct {
+	// Session, if there is one, says which partitions are wanted.
+	Session   *Session
 	MaxWait   time.Duration
 	MinBytes  int
 	MaxBytes  int
@@ -27,8 +29,7 @@ type FetchParams struct {
 type Fetch struct {
 	manager    *Manager
 	params     FetchParams
-	partitions []FetchPartition
-	keys       []*Partition
+	partitions []FetchPartition // of a session those that may have something, as of the last look
 	// flush holds, for a fetch that may not wait, the log end offsets at its arrival: it is done when they are flushed.
 	flush   []CommitItem
 	done    chan struct{} // nil when the fetch was done at once: results then holds the answer
@@ -41,8 +42,8 @@ type Fetch struct {
 	// thousands of partitions only to find that the time is over would be the greater part of what their polling costs.
 	deadline time.Time
 
-	mu     sync.Mutex          // guards remote and its values
-	remote map[int]*remoteRead // by index of the partition
+	mu     sync.Mutex // guards remote and its values
+	remote map[*Partition]*remoteRead
 }
 
 // remoteRead is one partition's read from the object store.
@@ -53,19 +54,23 @@ type remoteRead struct {
 }
 
 // Fetch starts a fetch. ctx is the connection's: when it ends, remote reads are given up. The slices belong to the
-// fetch until Results or Cancel; scratch is memory for the results, which may be of an earlier fetch.
+// fetch until Results or Cancel; scratch is memory for the results, which may be of an earlier fetch. With a session
+// partitions is no more than memory, too.
 func (m *Manager) Fetch(ctx context.Context, params FetchParams, partitions []FetchPartition,
 	scratch []FetchResult,
 ) *Fetch {
 	f := &Fetch{manager: m, params: params, partitions: partitions, results: scratch[:0]}
-	cold := f.readLocal()
+	if params.Session != nil {
+		params.Session.waiting.Add(1)
+	}
+	cold := f.look()
 	wait := params.MaxWait
 	if len(cold) > 0 {
 		wait = max(wait, m.options.RemoteFetchMaxWait())
 	}
 	answered := complete(f.results, params.MinBytes)
 	if !answered && wait <= 0 {
-		f.flush = unflushed(partitions)
+		f.flush = unflushed(f.partitions)
 		if len(f.flush) > 0 {
 			wait = flushWait
 		}
@@ -73,6 +78,7 @@ func (m *Manager) Fetch(ctx context.Context, params FetchParams, partitions []Fe
 	f.startRemoteReads(ctx, cold)
 	if answered || wait <= 0 {
 		f.abandonRemote()
+		f.over()
 		return f
 	}
 	releaseAll(f.results)
@@ -84,22 +90,46 @@ func (m *Manager) Fetch(ctx context.Context, params FetchParams, partitions []Fe
 }
 
 func (f *Fetch) watch(wait time.Duration) {
-	f.keys = make([]*Partition, 0, len(f.partitions))
 	for i := range f.partitions {
 		p := f.partitions[i].Partition
-		if p == nil || f.partitions[i].Err != nil {
-			continue
-		}
-		f.keys = append(f.keys, p)
-		if p.log != nil && p.groupCommit() {
+		if p != nil && p.log != nil && p.groupCommit() {
 			p.log.RequestFlush() // a long poll is somebody who waits for the disk
 		}
 	}
-	f.manager.waiters.Watch(f, wait, f.keys...)
+	if f.params.Session != nil {
+		f.manager.sessions.Watch(f, wait, f.params.Session)
+		return
+	}
+	keys := make([]*Partition, 0, len(f.partitions))
+	for i := range f.partitions {
+		if p := f.partitions[i].Partition; p != nil {
+			keys = append(keys, p)
+		}
+	}
+	f.manager.waiters.Watch(f, wait, keys...)
+}
+
+// check lets the fetch look again, as far as one of its partitions is concerned.
+func (f *Fetch) check(p *Partition) {
+	if f.params.Session != nil {
+		f.manager.sessions.Check(f.params.Session)
+		return
+	}
+	f.manager.waiters.Check(p)
+}
+
+// over ends the time for which the session is waited for.
+func (f *Fetch) over() {
+	if f.params.Session != nil {
+		f.params.Session.waiting.Add(-1)
+	}
 }
 
 // Done is closed when the fetch can be answered; nil means that it already can.
 func (f *Fetch) Done() <-chan struct{} { return f.done }
+
+// Partitions are those that Results are about. It is called after Results.
+func (f *Fetch) Partitions() []FetchPartition { return f.partitions }
 
 // Results returns one result for each partition, in the order of the request. It is called once, after Done; the
 // caller releases every result.
@@ -108,7 +138,7 @@ func (f *Fetch) Results() []FetchResult {
 		return f.results
 	}
 	if !f.nothing {
-		f.readLocal()
+		f.look()
 	}
 	f.addRemote(f.results)
 	return f.results
@@ -126,9 +156,15 @@ func (f *Fetch) Cancel() {
 	}
 }
 
-// readLocal reads what lies on the local disk, within the bounds, and lists the partitions whose offset lies only in
-// the object store.
-func (f *Fetch) readLocal() (cold []coldRead) {
+// look reads what lies on the local disk, within the bounds, and lists the partitions whose offset lies only in the
+// object store.
+func (f *Fetch) look() (cold []coldRead) {
+	if session := f.params.Session; session != nil {
+		before := f.partitions
+		f.partitions = session.pending(before[:0])
+		clear(before[min(len(f.partitions), len(before)):]) // what was forgotten meanwhile
+		clear(f.results[min(len(f.partitions), len(f.results)):])
+	}
 	f.results = f.results[:0]
 	f.nothing = false
 	left := f.params.MaxBytes
@@ -136,7 +172,7 @@ func (f *Fetch) readLocal() (cold []coldRead) {
 	for i := range f.partitions {
 		result, remote := f.manager.read(&f.partitions[i], f.params.Isolation, max(left, 0), empty)
 		if remote != nil {
-			cold = append(cold, coldRead{index: i, request: *remote})
+			cold = append(cold, coldRead{partition: f.partitions[i].Partition, request: *remote})
 		}
 		if size := result.Size(); size > 0 {
 			left -= size
@@ -149,8 +185,8 @@ func (f *Fetch) readLocal() (cold []coldRead) {
 }
 
 type coldRead struct {
-	index   int
-	request storage.RemoteReadRequest
+	partition *Partition
+	request   storage.RemoteReadRequest
 }
 
 // complete tells whether the results are worth an answer now.
@@ -176,12 +212,15 @@ func (f *Fetch) TryComplete() bool {
 	if !f.satisfied() {
 		return false
 	}
-	close(f.done)
+	f.Expire()
 	return true
 }
 
 // Expire implements purgatory.Operation.
-func (f *Fetch) Expire() { close(f.done) }
+func (f *Fetch) Expire() {
+	f.over()
+	close(f.done)
+}
 
 func (f *Fetch) satisfied() bool {
 	if f.manager.draining.Load() {
@@ -197,7 +236,7 @@ func (f *Fetch) satisfied() bool {
 	if f.nothing && !time.Now().Before(f.deadline) {
 		return false
 	}
-	f.readLocal()
+	f.look()
 	defer releaseAll(f.results)
 	return complete(f.results, f.params.MinBytes) || f.remoteArrived()
 }

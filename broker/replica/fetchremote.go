@@ -2,6 +2,7 @@ package replica
 
 import (
 	"context"
+	"slices"
 
 	"github.com/firnlog/firn/broker/storage"
 )
@@ -11,25 +12,27 @@ func (f *Fetch) startRemoteReads(ctx context.Context, cold []coldRead) {
 	if len(cold) == 0 {
 		return
 	}
-	f.remote = make(map[int]*remoteRead, len(cold))
+	f.remote = make(map[*Partition]*remoteRead, len(cold))
+	cold = slices.DeleteFunc(cold, func(read coldRead) bool {
+		_, twice := f.remote[read.partition] // a request that lists one partition twice is answered once
+		f.remote[read.partition] = &remoteRead{}
+		return twice
+	})
 	for _, read := range cold {
-		f.remote[read.index] = &remoteRead{}
-	}
-	for _, read := range cold {
-		p := f.partitions[read.index].Partition
-		f.manager.options.Remote.StartRead(ctx, p.id, read.request, func(result storage.RemoteReadResult, err error) {
-			f.remoteDone(read.index, result, err)
-			f.manager.waiters.Check(p)
-		})
+		f.manager.options.Remote.StartRead(ctx, read.partition.id, read.request,
+			func(result storage.RemoteReadResult, err error) {
+				f.remoteDone(read.partition, result, err)
+				f.check(read.partition)
+			})
 	}
 }
 
 // remoteDone keeps the result of a remote read, or drops it when the answer has gone out without it: its chunks are
 // in the cache then, and the next poll finds them.
-func (f *Fetch) remoteDone(index int, result storage.RemoteReadResult, err error) {
+func (f *Fetch) remoteDone(p *Partition, result storage.RemoteReadResult, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	read, wanted := f.remote[index]
+	read, wanted := f.remote[p]
 	if !wanted {
 		if err == nil && result.Release != nil {
 			result.Release()
@@ -40,7 +43,7 @@ func (f *Fetch) remoteDone(index int, result storage.RemoteReadResult, err error
 }
 
 // abandonRemote gives up the remote reads that are under way and returns what has been there until now.
-func (f *Fetch) abandonRemote() map[int]*remoteRead {
+func (f *Fetch) abandonRemote() map[*Partition]*remoteRead {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	remote := f.remote
@@ -72,10 +75,11 @@ func (f *Fetch) addRemote(results []FetchResult) {
 		empty = empty && results[i].Size() == 0
 	}
 	for i := range results {
-		read, ok := remote[i]
+		read, ok := remote[f.partitions[i].Partition]
 		if !ok || !read.done {
 			continue
 		}
+		delete(remote, f.partitions[i].Partition)
 		if read.err != nil {
 			results[i] = failed(read.err)
 			continue

@@ -45,6 +45,7 @@ type Manager struct {
 	options   Options
 	validator *record.Validator
 	waiters   *purgatory.Purgatory[*Partition]
+	sessions  *purgatory.Purgatory[*Session] // fetches of sessions, which are many partitions each
 	draining  atomic.Bool
 	counts    map[kafka.TopicID]*topicCounts // used by Apply only
 	totals    topicCounts                    // of all topics, those that are gone included
@@ -62,6 +63,7 @@ func NewManager(options Options) *Manager {
 		counts:    map[kafka.TopicID]*topicCounts{},
 		validator: record.NewValidator(),
 		waiters:   purgatory.New[*Partition](),
+		sessions:  purgatory.New[*Session](),
 		byName:    map[kafka.TopicPartition]*Partition{},
 		byID:      map[kafka.TopicIDPartition]*Partition{},
 		image:     image.Empty(),
@@ -134,8 +136,22 @@ func (m *Manager) Drain() {
 // WakeAll lets every waiting operation look again, after something that concerns all partitions, such as a
 // failed log directory.
 func (m *Manager) WakeAll() {
+	waiting := map[*Session]bool{}
 	for _, p := range m.Partitions() {
 		m.waiters.Check(p)
+		for _, session := range p.followers.mark(nil) {
+			waiting[session] = true
+		}
+	}
+	for session := range waiting { // once everything is marked: one look at thousands of partitions is enough
+		m.sessions.Check(session)
+	}
+}
+
+// Wake lets who waits for a partition look again, after something that its log alone knows.
+func (m *Manager) Wake(tp kafka.TopicPartition) {
+	if p, err := m.Partition(tp); err == nil {
+		p.changed()
 	}
 }
 

@@ -185,6 +185,6 @@ func (p *Partition) MoveLogStart(ctx context.Context, offset int64) error {
 	if err := log.MoveLogStart(offset); err != nil {
 		return err
 	}
-	p.manager.waiters.Check(p)
+	p.changed()
 	return nil
 }

@@ -33,6 +33,8 @@ type Partition struct {
 	// config and state are replaced as a whole when the metadata changes, and read without a lock.
 	config atomic.Pointer[config.TopicConfig]
 	state  atomic.Pointer[leadership]
+
+	followers followers
 }
 
 // leadership is what the metadata says of a partition, as one value so that a reader never mixes two of them.
@@ -132,5 +134,5 @@ func (p *Partition) advance() {
 			committed(p.topicPartition)
 		}
 	}
-	p.manager.waiters.Check(p)
+	p.changed()
 }

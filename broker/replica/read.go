@@ -20,6 +20,10 @@ type FetchPartition struct {
 	CurrentLeaderEpoch kafka.LeaderEpoch
 	// LastFetchedEpoch lets a follower (or a careful consumer) learn that its log has diverged; −1 if unknown.
 	LastFetchedEpoch kafka.LeaderEpoch
+
+	// Subscription is set for a partition of a session.
+	Subscription *Subscription
+	seen         uint64 // its changes when the look began
 }
 
 // FetchResult is the answer for one partition. The offsets are filled whenever the partition could be read, with or
@@ -29,6 +33,8 @@ type FetchResult struct {
 	HighWatermark    int64
 	LastStableOffset int64
 	LogStartOffset   int64
+	// AtEnd says that the reader has all it may have.
+	AtEnd bool
 	// Diverging is set instead of records when the reader's log and ours disagree (KIP-595).
 	Diverging *storage.EpochEndOffset
 
@@ -105,6 +111,7 @@ func (m *Manager) read(f *FetchPartition, isolation Isolation, maxBytes int, atL
 		return failed(fmt.Errorf("fetch %s from %d: %w", f.Partition.topicPartition, f.Offset, err)), nil
 	}
 	result.Region = read.Region
+	result.AtEnd = f.Offset >= upTo
 	return result, nil
 }
 

@@ -3,6 +3,7 @@
 package process
 
 import (
+	"context"
 	"crypto/tls"
 	"encoding/binary"
 	"errors"
@@ -267,8 +268,33 @@ func TestTenThousandPartitions(t *testing.T) {
 	}
 	restart("clean stop", node.Stop, 4*time.Second)
 	restart("kill", node.Kill, 8*time.Second)
-	used := node.processorTime()
-	sample(5*time.Second, func() {})
-	t.Logf("idle: %.1f %% of a core", 100*float64(node.processorTime()-used)/float64(5*time.Second))
+	t.Logf("idle: %.1f %% of a core", node.load(5*time.Second))
+	names := make([]string, topics)
+	for i := range names {
+		names[i] = fmt.Sprintf("t%d", i)
+	}
+	consumer := node.Client(kgo.ConsumeTopics(names...), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	for read := 0; read < len(records); {
+		fetches := consumer.PollFetches(ctx)
+		if err := fetches.Err(); err != nil {
+			t.Fatal(err)
+		}
+		read += fetches.NumRecords()
+	}
+	sample(time.Second, func() {}) // until the last offsets are told
+	polled := node.load(5 * time.Second)
+	t.Logf("idle, with a consumer that polls them all: %.1f %% of a core", polled)
+	if polled > 4 { // the goal is 2
+		t.Errorf("a consumer that polls 10 000 quiet partitions takes %.1f %% of a core", polled)
+	}
 	node.Stop()
+}
+
+// load is how much of a core the node uses over a while, in percent.
+func (n *Node) load(duration time.Duration) float64 {
+	used := n.processorTime()
+	sample(duration, func() {})
+	return 100 * float64(n.processorTime()-used) / float64(duration)
 }
