@@ -24,6 +24,7 @@ func produceCases() []testCase {
 		{key: wire.KeyProduce, name: "targets", from: 3, run: askTargets},
 		{key: wire.KeyProduce, name: "damaged batches", from: 3, run: askDamaged},
 		{key: wire.KeyProduce, name: "codecs", from: 3, run: askCodecs},
+		{key: wire.KeyProduce, name: "codec corners", from: 13, run: askCodecCorners},
 		{key: wire.KeyProduce, name: "settings of the topic", from: 3, run: askTopicRules},
 		{key: wire.KeyProduce, name: "idempotent sequences", from: 3, run: askSequences},
 		{key: wire.KeyProduce, name: "idempotent epochs", from: 3, run: askProducerEpochs},
