@@ -167,3 +167,49 @@ func TestABombIsRefusedBeforeItGoesOff(t *testing.T) {
 		t.Errorf("%d bytes were decompressed", source.produced)
 	}
 }
+
+// TestSnappyOfEitherFramingIsStoredAsItCame: bare as librdkafka writes it, framed as Java's clients do. What the
+// broker itself compresses is framed.
+func TestSnappyOfEitherFramingIsStoredAsItCame(t *testing.T) {
+	framed := build(t, withCodec(Snappy))
+	bare := append(bytes.Clone(framed[:HeaderSize]), framed[HeaderSize+xerialHeader+xerialSizeLen:]...)
+	bare = patched(bare, func(b Batch) { put32(b[atLength:], int32(len(b)-LogOverhead)) })
+	for name, data := range map[string][]byte{"framed": framed, "bare": bare} {
+		for _, target := range []Target{KeepCodec(), Recode(Snappy, DefaultLevel)} {
+			sent := bytes.Clone(data)
+			opts := AnyOptions()
+			opts.Target = target
+			batch, summary, err := NewValidator().Validate(sent, opts)
+			if err != nil || summary.Rewritten || !bytes.Equal(batch, data) {
+				t.Errorf("%s: %+v, %v", name, summary, err)
+			}
+		}
+		opts := AnyOptions()
+		opts.Target = Recode(Zstd, DefaultLevel)
+		if batch, _, err := NewValidator().Validate(bytes.Clone(data), opts); err != nil || batch.Codec() != Zstd {
+			t.Errorf("%s to zstd: %v", name, err)
+		}
+	}
+	opts := AnyOptions()
+	opts.Target = Recode(Snappy, DefaultLevel)
+	batch, _, err := NewValidator().Validate(build(t, withCodec(Gzip)), opts)
+	if err != nil || !bytes.HasPrefix(batch.Records(), []byte(xerialMagic)) {
+		t.Errorf("what the broker makes of gzip: %v", err)
+	}
+}
+
+// TestTheOldHeaderChecksumOfLZ4IsRefusedForGood: clients computed it over the magic, too, until they spoke batches of
+// version 2 (KIP-57). Kafka's consumers would stumble over it.
+func TestTheOldHeaderChecksumOfLZ4IsRefusedForGood(t *testing.T) {
+	old := patched(build(t, withCodec(LZ4)), func(b Batch) {
+		frame := b.Records()
+		frame[lz4AtDescriptor+1] = lz4HeaderChecksum(frame[:lz4AtDescriptor+1])
+	})
+	for _, target := range []Target{KeepCodec(), Recode(LZ4, DefaultLevel), Recode(Gzip, DefaultLevel)} {
+		opts := AnyOptions()
+		opts.Target = target
+		if _, _, err := NewValidator().Validate(bytes.Clone(old), opts); kafka.CodeOf(err) != kafka.InvalidRecord {
+			t.Errorf("%v", err)
+		}
+	}
+}
