@@ -4,6 +4,8 @@ package differential
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
 
@@ -199,8 +201,44 @@ func askAlterBroker(s *script) {
 		ask("append", change("log.cleanup.policy", opAppend, "compact"))
 		ask("delete what was appended", changeToNull("log.cleanup.policy", opDelete))
 	}
+	for _, name := range []string{"", "1"} {
+		s.askDynamic(name)
+	}
 	s.askAlter("another broker", brokerResource, "2", true, change("log.retention.ms", opSet, "5"))
 	s.askAlter("no number", brokerResource, "one", true, change("log.retention.ms", opSet, "5"))
+}
+
+// askDynamic alters settings of a broker that no topic inherits, and takes them back.
+func (s *script) askDynamic(broker string) {
+	altered := map[string]string{
+		"max.connections": "100000", "max.connections.per.ip.overrides": "192.0.2.1:7", "remote.fetch.max.wait.ms": "600",
+		"num.io.threads": "9", "log.cleaner.backoff.ms": "16000", "producer.id.expiration.ms": "86300000",
+	}
+	keys := slices.Sorted(maps.Keys(altered))
+	for _, key := range keys {
+		s.askAlter(fmt.Sprintf("broker %q: %s", broker, key), brokerResource, broker, false, change(key, opSet, altered[key]))
+		s.askAlter(fmt.Sprintf("broker %q: %s is nonsense", broker, key), brokerResource, broker, false, change(key, opSet, "soon"))
+	}
+	s.askAlter(fmt.Sprintf("broker %q: local retention beyond the whole", broker), brokerResource, broker, false,
+		change("log.local.retention.ms", opSet, "999999999999"))
+	describe := func() *kmsg.DescribeConfigsRequest {
+		req := kmsg.NewPtrDescribeConfigsRequest()
+		req.SetVersion(4)
+		one := kmsg.NewDescribeConfigsRequestResource()
+		one.ResourceType, one.ResourceName, one.ConfigNames = brokerResource, "1", keys
+		req.Resources, req.IncludeSynonyms = append(req.Resources, one), true
+		return req
+	}
+	s.poll("the settings of broker "+broker+" do not arrive", func() bool {
+		return !slices.ContainsFunc(quiet[*kmsg.DescribeConfigsResponse](s, describe(), 4).Resources[0].Configs,
+			func(c kmsg.DescribeConfigsResponseResourceConfig) bool {
+				return c.Value == nil || *c.Value != altered[c.Name]
+			})
+	})
+	s.askAsIs(fmt.Sprintf("broker %q: described", broker), describe())
+	for _, key := range keys {
+		s.askAlter(fmt.Sprintf("broker %q: %s taken back", broker, key), brokerResource, broker, false, changeToNull(key, opDelete))
+	}
 }
 
 func (s *script) askReplace(step string, kind kmsg.ConfigResourceType, name string, validateOnly bool,

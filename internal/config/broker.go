@@ -186,8 +186,8 @@ func CheckBrokerChange(name string, value *string) error {
 	return nil
 }
 
-// CheckBrokerDefaults tells whether the defaults of topics fit each other as a change would leave them. Its error carries
-// INVALID_REQUEST, as Kafka's does.
+// CheckBrokerDefaults tells whether the defaults of topics fit each other as a change would leave them. Its error
+// carries INVALID_REQUEST, as Kafka's does.
 func CheckBrokerDefaults(broker BrokerLookup) error {
 	next, err := ResolveTopic(nil, broker)
 	if err == nil {
