@@ -10,6 +10,7 @@ func (h *Handlers) table() map[int16]route {
 		wire.KeyFetch:                      h.fetch,
 		wire.KeyListOffsets:                h.listOffsets,
 		wire.KeyMetadata:                   h.metadata,
+		wire.KeyFindCoordinator:            h.findCoordinator,
 		wire.KeyApiVersions:                h.apiVersions,
 		wire.KeyCreateTopics:               h.createTopics,
 		wire.KeyDeleteTopics:               h.deleteTopics,

@@ -102,6 +102,9 @@ var layouts = map[int16][]field{
 		).orNull(1),
 		fixed(sizeBool).since(4), fixed(sizeBool).since(8).upTo(10), fixed(sizeBool).since(8),
 	},
+	KeyFindCoordinator: {
+		str().upTo(3), fixed(sizeInt8).since(1), stringArray().since(4),
+	},
 	KeyApiVersions:  {str().since(3), str().since(3)},
 	KeyCreateTopics: createTopicsLayout(),
 	KeyDeleteTopics: {

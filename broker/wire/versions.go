@@ -26,6 +26,7 @@ const (
 	KeyFetch                   int16 = 1
 	KeyListOffsets             int16 = 2
 	KeyMetadata                int16 = 3
+	KeyFindCoordinator         int16 = 10
 	KeyApiVersions             int16 = 18
 	KeyCreateTopics            int16 = 19
 	KeyDeleteTopics            int16 = 20
@@ -67,6 +68,7 @@ var served = [...]API{
 	{KeyFetch, "Fetch", 4, 18, 4, 12, maxListRequest},
 	{KeyListOffsets, "ListOffsets", 1, 11, 1, 6, maxListRequest},
 	{KeyMetadata, "Metadata", 0, 13, 0, 9, maxListRequest},
+	{KeyFindCoordinator, "FindCoordinator", 0, 6, 0, 3, maxListRequest},
 	{KeySASLHandshake, "SaslHandshake", 0, 1, 0, noVersion, maxSmallRequest},
 	{KeyApiVersions, "ApiVersions", 0, 4, 0, 3, maxSmallRequest},
 	{KeyCreateTopics, "CreateTopics", 2, 7, 2, 5, maxListRequest},

@@ -91,6 +91,19 @@ func (f franz) consume(t *testing.T, starts []start) [][]record {
 
 func (f franz) consumeFrom(t *testing.T, from start) []record {
 	t.Helper()
+	var read []record
+	for _, r := range f.fetch(t, from) {
+		got := record{Offset: r.Offset, Timestamp: r.Timestamp.UnixMilli(), Key: r.Key, Value: r.Value}
+		for _, h := range r.Headers {
+			got.Headers = append(got.Headers, header{h.Key, h.Value})
+		}
+		read = append(read, got)
+	}
+	return read
+}
+
+func (f franz) fetch(t *testing.T, from start) []*kgo.Record {
+	t.Helper()
 	offset := kgo.NewOffset().At(from.at)
 	if from.kind == "time" {
 		offset = kgo.NewOffset().AfterMilli(from.at)
@@ -101,19 +114,13 @@ func (f franz) consumeFrom(t *testing.T, from start) []record {
 	defer client.Close()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	var read []record
+	var read []*kgo.Record
 	for {
 		fetches := client.PollFetches(ctx)
 		if err := fetches.Err(); err != nil {
 			t.Fatal(err)
 		}
-		for _, r := range fetches.Records() {
-			got := record{Offset: r.Offset, Timestamp: r.Timestamp.UnixMilli(), Key: r.Key, Value: r.Value}
-			for _, h := range r.Headers {
-				got.Headers = append(got.Headers, header{h.Key, h.Value})
-			}
-			read = append(read, got)
-		}
+		read = append(read, fetches.Records()...)
 		end := int64(-1)
 		fetches.EachPartition(func(p kgo.FetchTopicPartition) { end = max(end, p.HighWatermark) })
 		if len(read) > 0 && read[len(read)-1].Offset+1 >= end {

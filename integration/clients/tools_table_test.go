@@ -54,7 +54,8 @@ const (
 // unsupported is what a client says of an API that is not advertised.
 func unsupported(api string) string { return `(?s)The node does not support ` + api }
 
-var noCoordinator = unsupported("FIND_COORDINATOR")
+// noCoordinator is what clients make of the answer that there is none. Most leave the broker's own words out.
+const noCoordinator = `(?s)(are not served yet|The version of API is not supported|FindCoordinator request for key .* failed)`
 
 // toolCommands are the cells of the table tool × command, in the order in which they are run: some need what those
 // before them have done.
@@ -233,7 +234,7 @@ func clusterCommands() []toolCommand {
 	const broker = "--bootstrap-server BROKERS "
 	return []toolCommand{
 		{tool: "kafka-broker-api-versions", wants: `(?s)\(id: 1 rack: null isFenced: false\) -> \(\n` +
-			`\tProduce\(0\): 0 to 13 \[usable: 13\],\n.*\tFindCoordinator\(10\): UNSUPPORTED,\n.*\)\n$`},
+			`\tProduce\(0\): 0 to 13 \[usable: 13\],\n.*\tJoinGroup\(11\): UNSUPPORTED,\n.*\)\n$`},
 		{tool: cluster, command: "cluster-id", more: broker, wants: `^Cluster ID: [\w-]{22}\n$`},
 		{tool: cluster, command: "list-endpoints", more: broker + "--include-fenced-brokers",
 			wants: `^ID +HOST .*\n1 +127\.0\.0\.1 +\d+ +null +unfenced +broker +\n$`},

@@ -18,6 +18,7 @@ func clusterCases() []testCase {
 		{key: wire.KeyApiVersions, name: "versions", run: askVersions},
 		{key: wire.KeyApiVersions, name: "a version above all", from: 4, run: askVersionAboveAll},
 		{key: wire.KeySASLHandshake, name: "a listener without SASL", run: askSASL},
+		{key: wire.KeyFindCoordinator, name: "a kind that does not exist", from: 1, run: askNoCoordinator},
 		{key: wire.KeyMetadata, name: "no topics", run: askNoTopics},
 		{key: wire.KeyMetadata, name: "topics by name", run: askTopicsByName},
 		{key: wire.KeyMetadata, name: "topics by id", from: 10, run: askTopicsByID},
@@ -65,6 +66,13 @@ func askSASL(s *script) {
 		s.ask("mechanism "+mechanism, req)
 		s.peer.close()
 	}
+}
+
+// askNoCoordinator asks for no group: Kafka would begin to make the topic of groups.
+func askNoCoordinator(s *script) {
+	req := kmsg.NewPtrFindCoordinatorRequest()
+	req.CoordinatorKey, req.CoordinatorType, req.CoordinatorKeys = "a", 9, []string{"a"}
+	s.ask("type 9", req)
 }
 
 func metadataOf(names ...string) *kmsg.MetadataRequest {

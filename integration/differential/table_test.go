@@ -38,6 +38,8 @@ func clusterDifferences() []difference {
 		{"ApiVersions/*", "SupportedFeatures[*]", "present", "absent",
 			"a feature level is a promise of what coordinators do; the levels come with them"},
 		{"ApiVersions/*", "FinalizedFeatures[*]", "present", "absent", "as the supported ones"},
+		{"FindCoordinator/malformed/*", "ErrorCode", "COORDINATOR_NOT_AVAILABLE", "UNSUPPORTED_VERSION",
+			"there are no coordinators yet: it is no use to ask again"},
 		{"ApiVersions/*", "SupportedFeatures[metadata.version].M*Version", "", "29", release},
 		{"ApiVersions/*", "FinalizedFeatures[metadata.version].M*VersionLevel", "33", "29", release},
 		{"Metadata/automatic creation/allowed", "Topics[auto].ErrorCode", "UNKNOWN_TOPIC_OR_PARTITION", "NONE", atOnce},
