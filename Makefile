@@ -18,6 +18,13 @@ NPM ?= npm
 FUZZTIME ?= 20s
 BENCH ?= .
 BENCHTIME ?= 1s
+COUNT ?= 6
+SAVE ?=
+BENCH_PACKAGES ?= ./broker/record ./broker/storage ./broker/wire ./broker/server
+ROWS ?= goals
+EFFORT ?= thorough
+# Some 30 GB on the disk that is to be measured.
+SCRATCH ?= $(CACHE)/bench
 # What `make race` tests. All of it by default; `make ci` looks where goroutines meet, which is what time allows.
 RACE ?= ./...
 RACE_CI := . ./broker/api ./broker/purgatory ./broker/replica ./broker/server ./broker/storage ./broker/wire \
@@ -68,8 +75,25 @@ fuzz: ## every fuzz target for FUZZTIME
 	done
 
 .PHONY: bench
-bench: ## benchmarks (BENCH=pattern BENCHTIME=duration)
-	$(GO) test -run '^$$' -bench '$(BENCH)' -benchtime $(BENCHTIME) -benchmem ./...
+bench: $(BIN)/tools/benchstat ## benchmarks of the hot path beside a saved run (BENCH=pattern BENCHTIME= COUNT= SAVE=1)
+	@mkdir -p $(CACHE)/bench
+	$(GO) test -run '^$$' -bench '$(BENCH)' -benchtime $(BENCHTIME) -count $(COUNT) -benchmem $(BENCH_PACKAGES) \
+	  | tee $(CACHE)/bench/new.txt
+	@if [[ -n "$(SAVE)" ]]; then cp $(CACHE)/bench/new.txt $(CACHE)/bench/saved.txt; \
+	  elif [[ -f $(CACHE)/bench/saved.txt ]]; then $(BIN)/tools/benchstat $(CACHE)/bench/saved.txt $(CACHE)/bench/new.txt; \
+	  else echo "make bench SAVE=1 saves a run to compare with"; fi
+
+# The client has a processor of its own, 1; the brokers get 0. See docs/testing.md.
+.PHONY: bench-kafka
+bench-kafka: build versitygw kafka-lib ## firn beside Apache Kafka: docs/benchmarks.md (ROWS=list|goals|all|names EFFORT=quick)
+	CGO_ENABLED=0 $(GO) build -o $(BIN)/bench ./integration/bench
+	@mkdir -p $(CACHE)/bench
+	taskset --cpu-list 1 $(BIN)/bench -rows '$(ROWS)' -effort $(EFFORT) -scratch $(SCRATCH) \
+	  $(if $(filter quick,$(EFFORT)),-results $(CACHE)/bench/quick.json -page $(CACHE)/bench/quick.md)
+
+.PHONY: bench-page
+bench-page: ## docs/benchmarks.md from docs/benchmarks.json
+	$(GO) run ./integration/bench -rows none
 
 .PHONY: lint
 lint: $(BIN)/tools/golangci-lint ## gofmt, go vet, golangci-lint
@@ -113,6 +137,10 @@ $(BIN)/tools/golangci-lint: integration/tools/lint/go.mod integration/tools/lint
 	$(GO) -C integration/tools/lint build -o $@ github.com/golangci/golangci-lint/v2/cmd/golangci-lint
 	@touch $@
 
+$(BIN)/tools/benchstat: integration/tools/benchstat/go.mod integration/tools/benchstat/go.sum
+	$(GO) -C integration/tools/benchstat build -o $@ golang.org/x/perf/cmd/benchstat
+	@touch $@
+
 .PHONY: python
 python: $(CACHE)/python/.installed ## a virtual environment with the Python clients
 
@@ -129,7 +157,7 @@ $(CACHE)/node/.installed: integration/clients/js/package.json integration/client
 	rm -rf $(CACHE)/node
 	mkdir -p $(CACHE)/node
 	cp $^ $(CACHE)/node
-	$(NPM) ci --silent --prefix $(CACHE)/node
+	$(NPM) ci --loglevel=error --prefix $(CACHE)/node
 	@touch $@
 
 .PHONY: kafka-lib
