@@ -62,24 +62,47 @@ func KafkaVersion(lib string) (string, error) {
 	return strings.TrimSuffix(name, behind), nil
 }
 
+// Format makes an empty folder one of Kafka's. Start does it where it has not been done.
+func (k Kafka) Format(ctx context.Context) error {
+	ports, err := freePorts(ctx, 2)
+	if err != nil {
+		return err
+	}
+	if err := k.configure(ports); err != nil {
+		return err
+	}
+	format := k.java("kafka.tools.StorageTool", "format", "-t", clusterID, "-c", k.configFile())
+	if output, err := exec.CommandContext(ctx, format[0], format[1:]...).CombinedOutput(); err != nil {
+		return fmt.Errorf("format Kafka's directory: %w\n%s", err, output)
+	}
+	return nil
+}
+
+func (k Kafka) configFile() string { return filepath.Join(k.Dir, "server.properties") }
+
+func (k Kafka) logDir() string { return filepath.Join(k.Dir, "logs") }
+
+// configure writes the configuration with the ports of a start.
+func (k Kafka) configure(ports []int) error {
+	text := fmt.Sprintf(properties, ports[0], ports[1], k.logDir(), strings.Join(k.Settings, "\n"))
+	return os.WriteFile(k.configFile(), []byte(text), 0o600)
+}
+
 // Start runs a node and waits until it has registered itself, which is when it serves.
 func (k Kafka) Start(ctx context.Context) (*Broker, error) {
+	if _, err := os.Stat(filepath.Join(k.logDir(), "meta.properties")); errors.Is(err, os.ErrNotExist) {
+		if err := k.Format(ctx); err != nil {
+			return nil, err
+		}
+	}
 	ports, err := freePorts(ctx, 2)
 	if err != nil {
 		return nil, err
 	}
-	file, logs := filepath.Join(k.Dir, "server.properties"), filepath.Join(k.Dir, "logs")
-	text := fmt.Sprintf(properties, ports[0], ports[1], logs, strings.Join(k.Settings, "\n"))
-	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+	if err := k.configure(ports); err != nil {
 		return nil, err
 	}
-	if _, err := os.Stat(filepath.Join(logs, "meta.properties")); errors.Is(err, os.ErrNotExist) {
-		format := k.java("kafka.tools.StorageTool", "format", "-t", clusterID, "-c", file)
-		if output, err := exec.CommandContext(ctx, format[0], format[1:]...).CombinedOutput(); err != nil {
-			return nil, fmt.Errorf("format Kafka's directory: %w\n%s", err, output)
-		}
-	}
-	b, err := command{name: "kafka", dir: k.Dir, cpu: k.CPU, args: k.java("kafka.Kafka", file)}.start()
+	b, err := command{name: "kafka", dir: k.Dir, cpu: k.CPU, args: k.java("kafka.Kafka", k.configFile())}.start()
 	if err != nil {
 		return nil, err
 	}

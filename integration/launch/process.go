@@ -36,7 +36,7 @@ const (
 	askPause = 5 * time.Millisecond
 )
 
-// AnyCPU pins nothing.
+// AnyCPU leaves a program where the one is that starts it.
 const AnyCPU = -1
 
 // command is what is to be run.

@@ -1,3 +1,5 @@
+//go:build linux
+
 // Package replay is a client that costs next to nothing: Produce requests that were encoded before, and a Fetch loop
 // that throws away what it gets, so that on two cores the broker and not the client is the limit. It speaks to any
 // broker of the Kafka protocol.

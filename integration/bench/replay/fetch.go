@@ -1,3 +1,5 @@
+//go:build linux
+
 package replay
 
 import (
@@ -77,9 +79,9 @@ type consumer struct {
 	conn      *net.TCPConn
 	partition int32
 	request   []byte
-	offsetAt  int // in request
-	headSize  int // of an answer, up to its records
-	buffer    []byte
+	offsetAt  int    // in request
+	headSize  int    // of an answer, up to its records
+	head      []byte // room for it and the size of the records
 	batch     Batch
 	latency   *latency.Histogram
 	bytes     int64
@@ -91,11 +93,11 @@ func newConsumer(ctx context.Context, address, topic string, partition, maxBytes
 		return nil, nil, err
 	}
 	request := fetchFrame(topic, partition, maxBytes, 1)
+	headSize := beforeFetchedName + len(topic) + behindFetchedName
 	offsetAt := bytes.Index(request, binary.BigEndian.AppendUint64(nil, offsetMark))
 	return &consumer{
 		conn: conn, partition: partition, request: request, offsetAt: offsetAt,
-		headSize: beforeFetchedName + len(topic) + behindFetchedName,
-		buffer:   make([]byte, 1<<20),
+		headSize: headSize, head: make([]byte, headSize+binary.MaxVarintLen32),
 	}, release, nil
 }
 
@@ -144,7 +146,7 @@ func (c *consumer) fetch(offset int64) (int, error) {
 	if _, err := c.conn.Write(c.request); err != nil {
 		return 0, err
 	}
-	head := c.buffer[:c.headSize+binary.MaxVarintLen32]
+	head := c.head
 	filled, err := io.ReadAtLeast(c.conn, head, 4)
 	if err != nil {
 		return 0, err
@@ -161,7 +163,7 @@ func (c *consumer) fetch(offset int64) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	return records, discard(c.conn, size-filled, c.buffer)
+	return records, discard(c.conn, size-filled)
 }
 
 func (c *consumer) parse(head []byte) (records int, err error) {

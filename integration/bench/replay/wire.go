@@ -1,3 +1,5 @@
+//go:build linux
+
 package replay
 
 import (
@@ -34,7 +36,7 @@ func (a Acks) String() string {
 	return "1"
 }
 
-// bytesOfErrors is where the error code of a partition stands in the answer to a Produce request for one partition,
+// What stands before and behind the name to where the error code of a partition stands in the answer to a Produce request for one partition,
 // behind the name: size, correlation id, no tags, one topic; then one partition, its index.
 const (
 	beforeProducedName = 4 + 4 + 1 + 1 + 1
@@ -77,8 +79,17 @@ func encode(request kmsg.Request) []byte {
 	return kmsg.NewRequestFormatter(kmsg.FormatterClientID("replay")).AppendRequest(nil, request, 1)
 }
 
-// readAnswer reads one frame, without its size, and the correlation id at its begin.
-func readAnswer(conn net.Conn) ([]byte, error) {
+// Ask sends a request and waits for its answer, whatever it is.
+func Ask(conn net.Conn, request kmsg.Request) error {
+	_, err := exchange(conn, request)
+	return err
+}
+
+// exchange sends a request and reads its answer, without the size and the correlation id at its begin.
+func exchange(conn net.Conn, request kmsg.Request) ([]byte, error) {
+	if _, err := conn.Write(encode(request)); err != nil {
+		return nil, err
+	}
 	var size [4]byte
 	if _, err := io.ReadFull(conn, size[:]); err != nil {
 		return nil, err
@@ -115,7 +126,7 @@ func dial(ctx context.Context, address string) (conn *net.TCPConn, release func(
 
 // ProduceAll sends a batch to each of several topics' partitions, numbered from 0, in one request and returns the first
 // error that any of them has. It is how to learn that a broker that has just been started takes records everywhere.
-func ProduceAll(ctx context.Context, address string, topics []string, partitions int32, batch []byte) error {
+func ProduceAll(ctx context.Context, address string, topics []string, partitions int, batch []byte) error {
 	conn, release, err := dial(ctx, address)
 	if err != nil {
 		return err
@@ -127,17 +138,14 @@ func ProduceAll(ctx context.Context, address string, topics []string, partitions
 	for _, topic := range topics {
 		into := kmsg.NewProduceRequestTopic()
 		into.Topic = topic
-		for partition := range partitions {
+		for partition := range int32(partitions) {
 			part := kmsg.NewProduceRequestTopicPartition()
 			part.Partition, part.Records = partition, batch
 			into.Partitions = append(into.Partitions, part)
 		}
 		request.Topics = append(request.Topics, into)
 	}
-	if _, err := conn.Write(encode(request)); err != nil {
-		return err
-	}
-	frame, err := readAnswer(conn)
+	frame, err := exchange(conn, request)
 	if err != nil {
 		return err
 	}

@@ -14,7 +14,8 @@ import (
 
 // Process is what a process has used since it was started.
 type Process struct {
-	CPU time.Duration // user and system, of all threads; in steps of 10 ms
+	// CPU is user and system time of all threads, in steps of 10 ms; Children that of processes that it has waited for.
+	CPU, Children time.Duration
 	// Resident is the memory that is in use now, Peak the most that ever was, both in bytes.
 	Resident, Peak int64
 	// Voluntary context switches are waits, Involuntary ones that somebody else was given the processor. Those of
@@ -36,7 +37,7 @@ func Of(pid int) (Process, error) {
 	if err != nil {
 		return Process{}, err
 	}
-	if p.CPU, err = parseStat(stat); err != nil {
+	if p.CPU, p.Children, err = parseStat(stat); err != nil {
 		return Process{}, fmt.Errorf("%s/stat: %w", folder, err)
 	}
 	status, err := numbersOf(filepath.Join(folder, "status"))
@@ -70,6 +71,7 @@ func Of(pid int) (Process, error) {
 // Since is what was used between two readings. Memory, threads and the peak are those of the later one.
 func (p Process) Since(before Process) Process {
 	p.CPU -= before.CPU
+	p.Children -= before.Children
 	p.Voluntary = max(p.Voluntary-before.Voluntary, 0)
 	p.Involuntary = max(p.Involuntary-before.Involuntary, 0)
 	p.Reads -= before.Reads
@@ -77,23 +79,23 @@ func (p Process) Since(before Process) Process {
 	return p
 }
 
-// parseStat finds the processor time. The name, which comes before it, may hold spaces and parentheses.
-func parseStat(stat []byte) (time.Duration, error) {
+// parseStat finds processor times. The name, which comes before them, may hold spaces and parentheses.
+func parseStat(stat []byte) (own, children time.Duration, err error) {
 	end := bytes.LastIndexByte(stat, ')')
 	fields := bytes.Fields(stat[end+1:])
-	const userTime, systemTime = 11, 12 // the fields 14 and 15 of proc(5), behind the name and counted from 0
-	if end < 0 || len(fields) <= systemTime {
-		return 0, fmt.Errorf("it has %d fields", len(fields))
+	const userTime, times = 11, 4 // the fields 14 to 17 of proc(5), behind the name and counted from 0
+	if end < 0 || len(fields) < userTime+times {
+		return 0, 0, fmt.Errorf("it has %d fields", len(fields))
 	}
-	var ticks int64
-	for _, field := range fields[userTime : systemTime+1] {
-		n, err := strconv.ParseInt(string(field), 10, 64)
+	var spent [times]time.Duration
+	for i, field := range fields[userTime : userTime+times] {
+		ticks, err := strconv.ParseInt(string(field), 10, 64)
 		if err != nil {
-			return 0, err
+			return 0, 0, err
 		}
-		ticks += n
+		spent[i] = time.Duration(ticks) * time.Second / ticksPerSecond
 	}
-	return time.Duration(ticks) * time.Second / ticksPerSecond, nil
+	return spent[0] + spent[1], spent[2] + spent[3], nil
 }
 
 // numbersOf reads lines of a name, a colon and a number; others are passed over.

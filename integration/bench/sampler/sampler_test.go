@@ -11,12 +11,12 @@ import (
 )
 
 func TestAProcessorTimeIsFoundBehindAnyName(t *testing.T) {
-	got, err := parseStat([]byte("7 (a) R b) S 1 7 7 0 -1 4194560 1 2 3 4 150 25 0 0 20 0 1 0 5 6 7"))
-	if err != nil || got != 1750*time.Millisecond {
-		t.Errorf("%v, %v", got, err)
+	own, children, err := parseStat([]byte("7 (a) R b) S 1 7 7 0 -1 4194560 1 2 3 4 150 25 30 5 20 0 1 0 5 6 7"))
+	if err != nil || own != 1750*time.Millisecond || children != 350*time.Millisecond {
+		t.Errorf("%v, %v, %v", own, children, err)
 	}
 	for _, wrong := range []string{"", "7 (a) S 1 7", "7 (a) S 1 7 7 0 -1 4194560 1 2 3 4 x 25 0 0"} {
-		if got, err := parseStat([]byte(wrong)); err == nil {
+		if got, _, err := parseStat([]byte(wrong)); err == nil {
 			t.Errorf("%q is read as %v", wrong, got)
 		}
 	}

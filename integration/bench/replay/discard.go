@@ -1,3 +1,5 @@
+//go:build linux
+
 package replay
 
 import (
@@ -7,7 +9,7 @@ import (
 
 // discard takes bytes off a connection without looking at them; Linux drops them in the kernel when it is told
 // MSG_TRUNC, so that they need not be copied.
-func discard(conn *net.TCPConn, size int, _ []byte) error {
+func discard(conn *net.TCPConn, size int) error {
 	raw, err := conn.SyscallConn()
 	if err != nil {
 		return err

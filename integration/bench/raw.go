@@ -1,0 +1,148 @@
+//go:build linux
+
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"strconv"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/firnlog/firn/integration/bench/report"
+	"github.com/firnlog/firn/integration/launch"
+	"github.com/firnlog/firn/internal/vfs"
+	"github.com/firnlog/firn/tiering/objectstore"
+)
+
+// rawCommand is the argument by which this program, started on the broker's processor, uses an object store as
+// firn would, without a broker: what a replay and an upload are compared with.
+const rawCommand = "raw"
+
+// rawWork is what it is told as JSON.
+type rawWork struct {
+	Store    string
+	Workers  int
+	Bytes    int64
+	PutBytes int64 // size of the objects to put; 0 reads those that are there
+}
+
+// rawDone is what it answers.
+type rawDone struct {
+	Bytes   int64
+	Seconds float64
+}
+
+// rangeBytes is what a GET asks for.
+const rangeBytes = 4 << 20
+
+// raw runs this program once more, on the broker's processor.
+func (b *bench) raw(ctx context.Context, work rawWork) (int64, report.Values, error) {
+	program, err := os.Executable()
+	if err != nil {
+		return 0, nil, err
+	}
+	input, err := json.Marshal(work)
+	if err != nil {
+		return 0, nil, err
+	}
+	cmd := exec.CommandContext(ctx, "taskset", "--cpu-list", strconv.Itoa(b.options.brokerCPU), program, rawCommand)
+	cmd.Stdin, cmd.Env = bytes.NewReader(input), append(os.Environ(), launch.S3Environment()...)
+	var messages bytes.Buffer
+	cmd.Stderr = &messages
+	output, err := cmd.Output()
+	if err != nil {
+		return 0, nil, fmt.Errorf("use the object store without a broker: %w: %s", err, messages.String())
+	}
+	var done rawDone
+	if err := json.Unmarshal(output, &done); err != nil {
+		return 0, nil, err
+	}
+	return done.Bytes, report.Values{report.Rate: float64(done.Bytes) / 1e6 / done.Seconds}, nil
+}
+
+// runRaw is the other side of raw.
+func runRaw(ctx context.Context, input io.Reader, output io.Writer) error {
+	var work rawWork
+	if err := json.NewDecoder(input).Decode(&work); err != nil {
+		return err
+	}
+	store, err := objectstore.Open(ctx, work.Store, objectstore.Dependencies{
+		Logger: slog.New(slog.DiscardHandler), Registerer: prometheus.NewRegistry(), FS: vfs.OS(),
+		Rand: rand.New(rand.NewPCG(1, 1)),
+	})
+	if err != nil {
+		return err
+	}
+	defer store.Close()
+	one := getter(ctx, store)
+	if work.PutBytes > 0 {
+		one = putter(store, work.PutBytes)
+	}
+	var total atomic.Int64
+	began := time.Now()
+	group, ctx := errgroup.WithContext(ctx)
+	for worker := range work.Workers {
+		group.Go(func() error {
+			for i := 0; total.Load() < work.Bytes; i++ {
+				n, err := one(ctx, i*work.Workers+worker)
+				if err != nil {
+					return err
+				}
+				total.Add(n)
+			}
+			return nil
+		})
+	}
+	if err := group.Wait(); err != nil {
+		return err
+	}
+	return json.NewEncoder(output).Encode(rawDone{Bytes: total.Load(), Seconds: time.Since(began).Seconds()})
+}
+
+// getter reads object i of all that are there, range by range.
+func getter(ctx context.Context, store *objectstore.Store) func(context.Context, int) (int64, error) {
+	var objects []objectstore.ObjectInfo
+	listed := store.List(ctx, "", "", func(info objectstore.ObjectInfo) error {
+		if info.Size >= rangeBytes {
+			objects = append(objects, info)
+		}
+		return nil
+	})
+	return func(ctx context.Context, i int) (int64, error) {
+		if listed != nil || len(objects) == 0 {
+			return 0, errors.Join(errors.New("there are no objects to read"), listed)
+		}
+		object, buffer := objects[i%len(objects)], make([]byte, rangeBytes)
+		for offset := int64(0); offset < object.Size; offset += rangeBytes {
+			part := buffer[:min(rangeBytes, object.Size-offset)]
+			if _, err := store.Get(ctx, object.Key, offset, part); err != nil {
+				return 0, err
+			}
+		}
+		return object.Size, nil
+	}
+}
+
+// putter puts an object of a size; worker for worker over the same keys.
+func putter(store *objectstore.Store, size int64) func(context.Context, int) (int64, error) {
+	data := make([]byte, size)
+	random := rand.NewChaCha8([32]byte{1})
+	_, _ = random.Read(data) // it never fails
+	return func(ctx context.Context, i int) (int64, error) {
+		const keys = 16
+		key := "bench/" + strconv.Itoa(i%keys)
+		return size, store.Put(ctx, key, bytes.NewReader(data), size, objectstore.PutOptions{})
+	}
+}

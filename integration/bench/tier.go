@@ -1,0 +1,251 @@
+//go:build linux
+
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+
+	"github.com/firnlog/firn/broker/admin/view"
+	"github.com/firnlog/firn/integration/bench/replay"
+	"github.com/firnlog/firn/integration/bench/report"
+	"github.com/firnlog/firn/integration/launch"
+)
+
+// firnTiered is a node with an S3 server as its bucket.
+const firnTiered brokerKind = "firn-tiered"
+
+func tierRows() []entry {
+	row := func(r report.Row, run func(*bench, context.Context, *tier) (report.Result, error)) entry {
+		r.Section, r.Class = "History", "A"
+		return entry{Row: r, run: func(ctx context.Context, b *bench) (report.Result, error) {
+			t, err := b.startTier(ctx)
+			if err != nil {
+				return report.Result{}, err
+			}
+			result, err := run(b, ctx, t)
+			return result, errors.Join(err, t.close(b))
+		}}
+	}
+	return []entry{
+		row(report.Row{
+			Name: "cold-replay", Seconds: 120,
+			What: "Four consumers read partitions that lie in an S3 server only; the same server is read with ranges of 4 MiB by " +
+				"four readers on the broker's processor",
+			Subject: "replay", Base: "raw GET", Metrics: []report.Metric{report.Rate},
+		}, (*bench).coldRow),
+		row(report.Row{
+			Name: "upload", Seconds: 200,
+			What: "Segments of 64 MiB of four partitions are copied to an S3 server; objects of 64 MiB are put into the same server, " +
+				"four at a time, from the broker's processor",
+			Subject: "upload", Base: "raw PUT", Metrics: []report.Metric{report.Rate},
+		}, (*bench).uploadRow),
+		row(report.Row{
+			Name: "hot-beside-replay", Seconds: 200,
+			What:    "Requests of 16 KiB at 10 MB/s, while four consumers read from an S3 server as fast as they can",
+			Subject: "with the replay", Base: "without", Metrics: latencyMetrics(),
+		}, (*bench).hotBesideRow),
+	}
+}
+
+// tier is a node with its bucket.
+type tier struct {
+	*running
+	server *launch.Broker
+	folder string // in the bucket
+}
+
+const tierPartitions = 4
+
+// startTier starts an S3 server on the client's processor and a node on the broker's.
+func (b *bench) startTier(ctx context.Context) (*tier, error) {
+	b.stopAll()
+	if _, err := os.Stat(b.options.versitygw); err != nil {
+		return nil, fmt.Errorf("-versitygw: %w; `make versitygw` builds it", err)
+	}
+	dir, err := b.folder("s3")
+	if err != nil {
+		return nil, err
+	}
+	server, err := launch.S3{Binary: b.options.versitygw, Dir: dir, CPU: launch.AnyCPU}.Start(ctx) // this process's is inherited
+	if err != nil {
+		return nil, err
+	}
+	t := &tier{server: server, folder: "firn"}
+	b.beside = append(b.beside, server.PID)
+	data, err := b.folder(string(firnTiered))
+	if err != nil {
+		return nil, errors.Join(err, t.close(b))
+	}
+	node := b.firn(data, []string{
+		"firn.log.flush.policy=os", "firn.object.store=" + launch.S3URL(server, t.folder),
+		"log.retention.check.interval.ms=200", "remote.log.manager.task.interval.ms=200",
+	})
+	node.Env = launch.S3Environment()
+	started, err := node.Start(ctx)
+	if err == nil {
+		t.running, err = connect(started, firnTiered)
+	}
+	if err != nil {
+		return nil, errors.Join(err, t.close(b))
+	}
+	b.brokers[firnTiered] = t.running
+	return t, nil
+}
+
+func (t *tier) close(b *bench) error {
+	b.stopAll()
+	b.beside = nil
+	t.server.Kill()
+	return os.RemoveAll(t.server.Dir)
+}
+
+const tierSegmentBytes = 64 << 20
+
+// fillCold makes a topic that has sunk but for its active segments, and returns how to read what has.
+func (b *bench) fillCold(ctx context.Context, t *tier) (replay.Fetch, error) {
+	batch, err := b.events.Encode(largeShape(), time.Now().UnixMilli(), 1)
+	if err != nil {
+		return replay.Fetch{}, err
+	}
+	topic, err := b.topic(ctx, t.running, tierPartitions, map[string]string{
+		"remote.storage.enable": "true", "local.retention.ms": "1", "segment.bytes": fmt.Sprint(tierSegmentBytes),
+	})
+	if err != nil {
+		return replay.Fetch{}, err
+	}
+	if err := t.fill(ctx, topic, tierPartitions, batch, b.tierBatches(batch)); err != nil {
+		return replay.Fetch{}, err
+	}
+	sunk, err := t.await(ctx, topic, func(p view.TierPartition) bool {
+		return p.Segments > 0 && p.LocalStart == p.End && p.UploadLagBytes == 0
+	})
+	if err != nil {
+		return replay.Fetch{}, err
+	}
+	remote := sunk[0].End
+	for _, p := range sunk {
+		remote = min(remote, p.End)
+	}
+	return replay.Fetch{
+		Address: t.Address, Topic: topic, Consumers: tierPartitions, Batch: batch, Batches: remote / batch.Records,
+		MaxBytes: 1 << 20,
+	}, t.sync()
+}
+
+// tierBatches are so many that each partition has some segments, and all together far more than a cache.
+func (b *bench) tierBatches(batch replay.Batch) int64 {
+	return max(int64(4e9*b.options.effort.scale)/tierPartitions, 2*tierSegmentBytes) / int64(len(batch.Data))
+}
+
+func (b *bench) coldRow(ctx context.Context, t *tier) (report.Result, error) {
+	fetch, err := b.fillCold(ctx, t)
+	if err != nil {
+		return report.Result{}, err
+	}
+	raw := side{run: func(ctx context.Context, bytes int64) (int64, report.Values, error) {
+		return b.raw(ctx, rawWork{Store: launch.S3URL(t.server, t.folder), Bytes: bytes, Workers: tierPartitions})
+	}}
+	return b.compare(ctx, comparison{subject: *fetchSide(t.running, fetch), base: &raw, steady: report.Rate})
+}
+
+func (b *bench) hotBesideRow(ctx context.Context, t *tier) (report.Result, error) {
+	fetch, err := b.fillCold(ctx, t)
+	if err != nil {
+		return report.Result{}, err
+	}
+	return b.disturbedRow(ctx, t.running, func(ctx context.Context) error {
+		_, err := fetch.Run(ctx)
+		return err
+	})
+}
+
+// uploadRow copies what had been sealed before the topic was tiered.
+func (b *bench) uploadRow(ctx context.Context, t *tier) (report.Result, error) {
+	batch, err := b.events.Encode(largeShape(), time.Now().UnixMilli(), 1)
+	if err != nil {
+		return report.Result{}, err
+	}
+	raw := side{run: func(ctx context.Context, bytes int64) (int64, report.Values, error) {
+		return b.raw(ctx, rawWork{
+			Store: launch.S3URL(t.server, "raw"), Bytes: bytes, Workers: tierPartitions, PutBytes: tierSegmentBytes,
+		})
+	}}
+	var topic string
+	upload := side{
+		broker: t.running,
+		before: func(ctx context.Context) (err error) {
+			topic, err = b.topic(ctx, t.running, tierPartitions, map[string]string{"segment.bytes": fmt.Sprint(tierSegmentBytes)})
+			if err == nil {
+				err = t.fill(ctx, topic, tierPartitions, batch, b.tierBatches(batch))
+			}
+			return errors.Join(err, t.sync())
+		},
+		run: func(ctx context.Context, _ int64) (int64, report.Values, error) {
+			began := time.Now()
+			changes := []kadm.AlterConfig{{Op: kadm.SetConfig, Name: "remote.storage.enable", Value: kadm.StringPtr("true")}}
+			if _, err := t.admin.AlterTopicConfigs(ctx, changes, topic); err != nil {
+				return 0, nil, err
+			}
+			copied, err := t.await(ctx, topic, func(p view.TierPartition) bool {
+				return p.Segments > 0 && p.UploadLagBytes == 0
+			})
+			if err != nil {
+				return 0, nil, err
+			}
+			took, done := time.Since(began), int64(0)
+			for _, p := range copied {
+				done += p.Bytes
+			}
+			return done, report.Values{report.Rate: float64(done) / 1e6 / took.Seconds()}, nil
+		},
+		after: func(ctx context.Context) error { return t.drop(ctx, topic) },
+	}
+	return b.compare(ctx, comparison{subject: upload, base: &raw, steady: report.Rate})
+}
+
+// await asks for the state of a topic's partitions until all of them are as they should be.
+func (t *tier) await(ctx context.Context, topic string, holds func(view.TierPartition) bool) ([]view.TierPartition, error) {
+	var found []view.TierPartition
+	err := eventually(ctx, 5*time.Minute, func(ctx context.Context) error {
+		status, err := t.status(ctx)
+		if err != nil {
+			return err
+		}
+		found = nil
+		for _, p := range status.Partitions {
+			if p.Topic == topic && holds(p) {
+				found = append(found, p)
+			}
+		}
+		if len(found) < tierPartitions {
+			return fmt.Errorf("%d of %d partitions of %s are in the bucket", len(found), tierPartitions, topic)
+		}
+		return nil
+	})
+	return found, err
+}
+
+func (t *tier) status(ctx context.Context) (status view.TierStatus, err error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+t.HTTP+view.PathTier, nil)
+	if err != nil {
+		return status, err
+	}
+	transport := &http.Transport{DisableKeepAlives: true}
+	response, err := transport.RoundTrip(request)
+	if err != nil {
+		return status, err
+	}
+	defer response.Body.Close()
+	if response.StatusCode != http.StatusOK {
+		return status, fmt.Errorf("%s is answered with %s", view.PathTier, response.Status)
+	}
+	return status, json.NewDecoder(response.Body).Decode(&status)
+}
