@@ -160,11 +160,11 @@ func (l *Log) noteAppended(batch record.Batch, summary record.Summary, opts Appe
 	l.scheduleFlush()
 }
 
-// noteEpoch records that a batch was written under an epoch. The file follows with the next flush, before the flushed
-// offset moves.
+// noteEpoch records that a batch was written under an epoch. The file follows when the segment is sealed, or with the
+// log's clean end: until then the batches themselves tell, as an active segment is read after any other end.
 func (l *Log) noteEpoch(epoch kafka.LeaderEpoch, baseOffset int64) {
 	if l.epochs.assign(epoch, baseOffset) || l.epochs.assigned {
 		l.epochs.assigned = false
-		l.epochsUnwritten = true
+		l.epochsStale = min(l.epochsStale, baseOffset)
 	}
 }

@@ -39,7 +39,36 @@ func (m *Manager) CreateAll(wanted []NewLog) []CreatedLog {
 		})
 	}
 	_ = group.Wait() // the errors are in created
+	m.syncParents(created)
 	return created
+}
+
+// syncParents makes the folders of new logs durable, which lie side by side: once for all of them, rather than with the
+// first flush of each.
+func (m *Manager) syncParents(created []CreatedLog) {
+	fresh := map[*directory][]*CreatedLog{}
+	for i := range created {
+		if l := created[i].Log; l != nil && l.takeParentUnsynced() {
+			fresh[l.dir] = append(fresh[l.dir], &created[i])
+		}
+	}
+	for dir, logs := range fresh {
+		if err := m.env.fs.SyncDir(dir.path); err != nil {
+			err = dir.fail(fmt.Errorf("sync new folders: %w", err))
+			for _, one := range logs {
+				one.Err = err
+			}
+		}
+	}
+}
+
+// takeParentUnsynced tells whether the caller has to make the folder's own entry durable.
+func (l *Log) takeParentUnsynced() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	unsynced := l.parentUnsynced
+	l.parentUnsynced = false
+	return unsynced
 }
 
 // Create makes the log of a new partition in the directory of the given id, or in the one with the fewest logs if that

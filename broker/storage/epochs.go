@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"fmt"
+	"math"
 	"slices"
 	"sort"
 	"strconv"
@@ -32,6 +33,12 @@ type leaderEpochs struct {
 	// assigned is an epoch whose first record is still to come: it is part of the lineage but not of the file.
 	assigned bool
 }
+
+// How far the epoch file lags behind, besides an offset.
+const (
+	epochsCurrent  int64 = math.MaxInt64
+	epochsAllStale int64 = -1
+)
 
 func (e *leaderEpochs) latest() kafka.LeaderEpoch {
 	if len(e.entries) == 0 {

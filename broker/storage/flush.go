@@ -95,13 +95,14 @@ func (l *Log) planFlush() (flushWork, error) {
 	}
 	work := flushWork{endOffset: l.endOffset.Load(), states: slices.Clone(l.pendingStates)}
 	work.syncFolder, work.syncParent = l.folderUnsynced, l.parentUnsynced
-	work.needed = !l.closed && (work.endOffset > l.flushedOffset.Load() || l.epochsUnwritten || l.folderUnsynced ||
+	work.needed = !l.closed && (work.endOffset > l.flushedOffset.Load() || l.epochsDue() || l.folderUnsynced ||
 		len(l.pendingStates) > 0 || l.closing && l.active().indexes.unwritten() > 0)
 	if !work.needed {
 		return work, nil
 	}
-	if l.epochsUnwritten {
+	if l.epochsDue() {
 		work.epochFile = appendEpochFile(nil, l.epochs.written())
+		l.epochsStale = epochsCurrent
 	}
 	for _, segment := range l.segments[l.unflushedFrom:] {
 		work.segments = append(work.segments, flushSegment{
@@ -113,9 +114,14 @@ func (l *Log) planFlush() (flushWork, error) {
 				l.closing && segment.indexes.unwritten() > 0,
 		})
 	}
-	l.epochsUnwritten, l.folderUnsynced, l.parentUnsynced, l.flushScheduled = false, false, false, false
+	l.folderUnsynced, l.parentUnsynced, l.flushScheduled = false, false, false
 	l.unflushedMessages, l.unflushedBytes = 0, 0
 	return work, nil
+}
+
+// epochsDue tells whether the epoch file must follow now: it lags behind in what no start would read. It needs mu.
+func (l *Log) epochsDue() bool {
+	return l.epochsStale < l.active().baseOffset || l.closing && l.epochsStale < epochsCurrent
 }
 
 func (x *memoryIndexes) unwritten() int {

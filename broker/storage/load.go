@@ -203,6 +203,7 @@ func (m *Manager) newLog(dir *directory, tp kafka.TopicPartition, id kafka.Topic
 		flushing:       make(chan struct{}, 1),
 		config:         config.withDefaults(),
 		rolled:         nothingRolled,
+		epochsStale:    epochsCurrent,
 	}
 	l.policy.Store(int32(m.policy))
 	l.stableBound.Store(noUnstable)

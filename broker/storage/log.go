@@ -54,7 +54,7 @@ type Log struct {
 	unflushedMessages int64 // since the last flush began
 	unflushedBytes    int64 // since the last flush began
 	flushScheduled    bool  // since the last flush began
-	epochsUnwritten   bool  // the epoch file lags behind
+	epochsStale       int64 // the epoch file lags behind from this offset on; epochsCurrent if it does not
 	folderUnsynced    bool  // a new file's directory entry may not be durable
 	parentUnsynced    bool  // the folder's own entry may not be durable
 	pendingStates     []pendingState

@@ -51,7 +51,7 @@ func (r *recovery) isDurable() bool {
 		return r.clean
 	}
 	l := r.log
-	if r.cut != nil || r.end != r.saved.FlushedOffset || l.epochsUnwritten || len(l.pendingStates) > 0 {
+	if r.cut != nil || r.end != r.saved.FlushedOffset || l.epochsDue() || len(l.pendingStates) > 0 {
 		return false
 	}
 	// Whatever was flushed, its files' entries were, too. An empty segment may be a new one, in a new folder perhaps.
@@ -139,14 +139,20 @@ func (r *recovery) loadEpochs(start int64) error {
 		if entries, err = r.rebuildEpochs(err); err != nil {
 			return err
 		}
-		l.epochsUnwritten = true
+		l.epochsStale = r.opened[0].baseOffset
 	}
 	l.epochs = leaderEpochs{entries: entries}
-	l.epochsUnwritten = l.epochs.cutEnd(r.end) || l.epochsUnwritten
-	for _, found := range r.epochs {
-		l.epochsUnwritten = l.epochs.correct(found) || l.epochsUnwritten
+	if l.epochs.cutEnd(r.end) {
+		l.epochsStale = epochsAllStale
 	}
-	l.epochsUnwritten = l.epochs.cutStart(start) || l.epochsUnwritten
+	for _, found := range r.epochs {
+		if l.epochs.correct(found) {
+			l.epochsStale = min(l.epochsStale, found.StartOffset)
+		}
+	}
+	if l.epochs.cutStart(start) {
+		l.epochsStale = epochsAllStale
+	}
 	return nil
 }
 

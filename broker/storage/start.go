@@ -23,7 +23,9 @@ func (l *Log) MoveLogStart(offset int64) error {
 	}
 	l.logStart.Store(offset)
 	l.unsaved.Store(true)
-	l.epochsUnwritten = l.epochs.cutStart(offset) || l.epochsUnwritten
+	if l.epochs.cutStart(offset) {
+		l.epochsStale = epochsAllStale
+	}
 	l.mu.Unlock()
 	return l.saveBorder()
 }

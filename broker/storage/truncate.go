@@ -157,7 +157,7 @@ func (l *Log) lowerOffsets(t *truncation) {
 	if !tiered || remote.EndOffset < t.endOffset || t.endOffset < l.logStart.Load() {
 		l.logStart.Store(t.endOffset) // nothing before it is anywhere
 		l.epochs = leaderEpochs{}
-		l.epochsUnwritten = true
+		l.epochsStale = epochsAllStale
 	}
 	l.publishHighWatermark(t.endOffset) // as in Kafka: what a follower is told to begin after has been committed
 }
@@ -191,7 +191,9 @@ func (l *Log) swapTail(t *truncation) (dropped []*segment, err error) {
 	})
 	l.unflushedFrom = min(l.unflushedFrom, len(l.segments)-1)
 	l.folderUnsynced = true
-	l.epochsUnwritten = l.epochs.cutEnd(t.endOffset) || l.epochsUnwritten
+	if l.epochs.cutEnd(t.endOffset) {
+		l.epochsStale = epochsAllStale
+	}
 	l.producers = t.producers
 	l.endOffset.Store(t.endOffset)
 	l.unsaved.Store(true)
