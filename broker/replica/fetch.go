@@ -70,7 +70,7 @@ func (m *Manager) Fetch(ctx context.Context, params FetchParams, partitions []Fe
 	}
 	answered := complete(f.results, params.MinBytes)
 	if !answered && wait <= 0 {
-		f.flush = unflushed(f.partitions)
+		f.flush = f.unseen()
 		if len(f.flush) > 0 {
 			wait = flushWait
 		}
@@ -241,15 +241,16 @@ func (f *Fetch) satisfied() bool {
 	return complete(f.results, f.params.MinBytes) || f.remoteArrived()
 }
 
-// unflushed lists the log end offsets that are not yet visible, of a fetch that found too little.
-func unflushed(partitions []FetchPartition) []CommitItem {
+// unseen lists the log end offsets that were not visible yet to a fetch that found too little. They are compared with
+// what its look saw: what has been flushed since must not be missed, as the client may know that it is there.
+func (f *Fetch) unseen() []CommitItem {
 	var items []CommitItem
-	for i := range partitions {
-		p := partitions[i].Partition
-		if p == nil || p.log == nil || partitions[i].Err != nil {
+	for i := range f.partitions {
+		p := f.partitions[i].Partition
+		if p == nil || p.log == nil || f.partitions[i].Err != nil {
 			continue
 		}
-		if end := p.log.EndOffset(); end > p.log.HighWatermark() && partitions[i].Offset < end {
+		if end := p.log.EndOffset(); end > f.results[i].HighWatermark && f.partitions[i].Offset < end {
 			items = append(items, CommitItem{Partition: p, Offset: end})
 		}
 	}
