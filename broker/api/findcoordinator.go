@@ -17,9 +17,9 @@ const (
 	shareCoordinator
 )
 
-// findCoordinator serves FindCoordinator v0–v6 by saying that there are no coordinators: groups and transactions are not
-// served. It is served all the same because librdkafka looks at this key to decide whether a broker takes lz4, and sends
-// records uncompressed where it is not advertised.
+// findCoordinator serves FindCoordinator v0–v6 by saying that there are no coordinators: groups and transactions are
+// not served. It is served all the same because librdkafka looks at this key to decide whether a broker takes lz4, and
+// sends records uncompressed where it is not advertised.
 func (h *Handlers) findCoordinator(_ context.Context, req *wire.Request) wire.Reply {
 	request, err := decode(req, kmsg.NewPtrFindCoordinatorRequest())
 	if err != nil {
