@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync/atomic"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -60,6 +61,8 @@ type Handlers struct {
 	sessions *sessionCache
 	calls    fetchCalls
 	routes   map[int16]route
+
+	failureLogged atomic.Int64 // when a failure was last logged, in Unix nanoseconds
 }
 
 // New makes the handlers of one broker.
@@ -76,6 +79,17 @@ func (h *Handlers) Dispatch(ctx context.Context, req *wire.Request) wire.Reply {
 
 // route is one API. The context is the server's; what waits for one client waits under the connection's.
 type route func(ctx context.Context, req *wire.Request) wire.Reply
+
+// failureEvery keeps a disk or a bucket that is away, on which every poll of every client fails, from filling the log.
+const failureEvery = time.Second
+
+// logFailure logs what failed for no fault of the client's, unless something else did a moment ago.
+func (h *Handlers) logFailure(message string, err error) {
+	now, last := time.Now().UnixNano(), h.failureLogged.Load()
+	if now-last >= int64(failureEvery) && h.failureLogged.CompareAndSwap(last, now) {
+		h.options.Logger.Error(message, "err", err)
+	}
+}
 
 // now answers at once with a kmsg body.
 func now(req *wire.Request, body kmsg.Response) wire.Reply {

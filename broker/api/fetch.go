@@ -223,7 +223,7 @@ func (c *fetchCall) answer(i int, wanted *fetchPartition, result *replica.FetchR
 			answer.CurrentLeader = c.hints.hint(c.handlers, c.conn, topic, wanted.partition)
 		}
 	case kafka.UnknownServerError, kafka.KafkaStorageError:
-		c.handlers.options.Logger.Error("fetch failed", "err", result.Err)
+		c.handlers.logFailure("fetch failed", result.Err)
 	}
 	return answer
 }

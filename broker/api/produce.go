@@ -157,7 +157,7 @@ func (c *produceCall) fail(answer *wire.ProducePartitionResponse, p *replica.Par
 		}
 	}
 	if answer.ErrorCode == kafka.UnknownServerError {
-		c.handlers.options.Logger.Error("produce failed", "err", err)
+		c.handlers.logFailure("produce failed", err)
 	}
 }
 
