@@ -220,6 +220,19 @@ func TestAFetchLoopWithoutWaitDoesNotStarveOthers(t *testing.T) {
 	node.Stop()
 }
 
+// expectSmallScrape checks that many partitions make no large page of metrics.
+func (n *Node) expectSmallScrape() {
+	n.t.Helper()
+	began := time.Now()
+	status, page := n.Get("/metrics")
+	took := time.Since(began)
+	n.t.Logf("a scrape of %d KiB takes %v", len(page)>>10, took)
+	if status != 200 || took > 2*time.Second || len(page) > 1<<20 ||
+		!strings.Contains(page, "kafka_server_replicamanager_partitioncount 10000\n") {
+		n.t.Errorf("a scrape answers %d, %d bytes, after %v", status, len(page), took)
+	}
+}
+
 func TestTenThousandPartitions(t *testing.T) {
 	const topics, partitions = 100, 100
 	node := Serve(t, Options{})
@@ -268,6 +281,7 @@ func TestTenThousandPartitions(t *testing.T) {
 	}
 	restart("clean stop", node.Stop, 4*time.Second)
 	restart("kill", node.Kill, 8*time.Second)
+	node.expectSmallScrape() // MX-10
 	t.Logf("idle: %.1f %% of a core", node.load(5*time.Second))
 	names := make([]string, topics)
 	for i := range names {
