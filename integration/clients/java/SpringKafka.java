@@ -33,12 +33,14 @@ final class SpringKafka implements Exchange.Library {
     private static final long PATIENCE_SECONDS = 120; // ends what hangs; nothing here takes as long
 
     private final AnnotationConfigApplicationContext context = new AnnotationConfigApplicationContext();
+    private final org.apache.kafka.clients.consumer.Consumer<byte[], byte[]> asker; // where partitions begin and end
 
     SpringKafka(String brokers) {
         var properties = new MapPropertySource("arguments", Map.of("brokers", brokers));
         context.getEnvironment().getPropertySources().addFirst(properties);
         context.register(Application.class);
         context.refresh();
+        asker = context.getBean(Application.class).consumerFactory().createConsumer();
     }
 
     @Override
@@ -60,10 +62,7 @@ final class SpringKafka implements Exchange.Library {
     @Override
     public void consume(String topic, Exchange.Start start, Consumer<ConsumerRecord<byte[], byte[]>> emit)
             throws InterruptedException {
-        KafkaClients.Range range;
-        try (var consumer = context.getBean(Application.class).consumerFactory().createConsumer()) {
-            range = KafkaClients.range(consumer, new TopicPartition(topic, 0), start);
-        }
+        KafkaClients.Range range = KafkaClients.range(asker, new TopicPartition(topic, 0), start);
         if (range.start() >= range.end()) {
             return;
         }
@@ -80,6 +79,7 @@ final class SpringKafka implements Exchange.Library {
 
     @Override
     public void close() {
+        asker.close();
         context.close();
     }
 
