@@ -52,7 +52,7 @@ test: ## unit, golden, data-driven, property and in-process cluster tests; needs
 	$(GO) test ./...
 
 .PHONY: integration
-integration: build versitygw gopeers ## the built binary, an S3 server and other people's clients; FIRN_CI=1 fails where one is missing
+integration: build versitygw gopeers ## the built binary, an S3 server and other people's clients (FIRN_CI=1: none may miss)
 	CGO_ENABLED=0 $(GO) test -tags integration -count=1 -timeout 20m ./integration/...
 
 .PHONY: race

@@ -17,7 +17,8 @@ const protocolPage = "../../docs/protocol.md"
 // expectOnPage holds a part of the protocol page and what it is to be together.
 func expectOnPage(t *testing.T, part, want string) {
 	t.Helper()
-	begin := fmt.Sprintf("<!-- %s: begin. Written by `go test -tags integration ./integration/clients -rewrite`. -->\n", part)
+	const command = "go test -tags integration ./integration/clients -rewrite"
+	begin := fmt.Sprintf("<!-- %s: begin. Written by `%s`. -->\n", part, command)
 	end := fmt.Sprintf("<!-- %s: end -->\n", part)
 	page, err := os.ReadFile(protocolPage)
 	if err != nil {
@@ -36,6 +37,6 @@ func expectOnPage(t *testing.T, part, want string) {
 		return
 	}
 	if string(got) != want {
-		t.Errorf("%s is not up to date: go test -tags integration ./integration/clients -rewrite\n%s", protocolPage, want)
+		t.Errorf("%s is not up to date: %s\n%s", protocolPage, command, want)
 	}
 }

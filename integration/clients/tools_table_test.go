@@ -55,7 +55,8 @@ const (
 func unsupported(api string) string { return `(?s)The node does not support ` + api }
 
 // noCoordinator is what clients make of the answer that there is none. Most leave the broker's own words out.
-const noCoordinator = `(?s)(are not served yet|The version of API is not supported|FindCoordinator request for key .* failed)`
+const noCoordinator = `(?s)(are not served yet|The version of API is not supported|` +
+	`FindCoordinator request for key .* failed)`
 
 // toolCommands are the cells of the table tool × command, in the order in which they are run: some need what those
 // before them have done.
@@ -70,7 +71,8 @@ func topicCommands() []toolCommand {
 	return []toolCommand{
 		{tool: tool, command: "--create --partitions 1", more: "--topic flights --config retention.ms=-1",
 			wants: `^Created topic flights\.\n$`},
-		{tool: tool, command: "--create --replica-assignment 1,1", more: "--topic placed", wants: `^Created topic placed\.\n$`},
+		{tool: tool, command: "--create --replica-assignment 1,1", more: "--topic placed",
+			wants: `^Created topic placed\.\n$`},
 		{tool: tool, command: "--create --if-not-exists", more: "--topic flights", wants: `^$`},
 		{tool: tool, command: "--list", wants: `^flights\nhistory\nplaced\n$`},
 		{tool: tool, command: "--list --exclude-internal", wants: `^flights\nhistory\nplaced\n$`},
@@ -104,7 +106,8 @@ func recordCommands() []toolCommand {
 		{tool: reader, command: "--partition 0 --isolation-level read_committed",
 			more:  flights + " --from-beginning --max-messages 1002 --formatter-property print.value=false",
 			wants: `^Processed a total of 1002 messages\n$`},
-		{tool: reader, command: "--from-beginning", more: flights + " --timeout-ms 5000", wants: noCoordinator, lacks: forGroups},
+		{tool: reader, command: "--from-beginning", more: flights + " --timeout-ms 5000",
+			wants: noCoordinator, lacks: forGroups},
 		{tool: "kafka-verifiable-producer", command: "--max-messages", process: true},
 		{tool: "kafka-replica-verification", command: "--topics-include", process: true},
 		{tool: "kafka-dump-log", command: "--print-data-log", more: "--files DATA/log/flights-0/00000000000000000000.log",
@@ -186,10 +189,12 @@ func brokerConfigCommands() []toolCommand {
 	return []toolCommand{
 		{tool: tool, command: "--alter --entity-type brokers --add-config", more: "log.retention.ms=8640000 " + one,
 			wants: `^Completed updating config for broker 1\.\n$`},
-		{tool: tool, command: "--alter --entity-type brokers --entity-default --add-config", more: "log.retention.ms=86400000",
+		{tool: tool, command: "--alter --entity-type brokers --entity-default --add-config",
+			more:  "log.retention.ms=86400000",
 			wants: `^Completed updating default config for brokers in the cluster\.\n$`},
 		{tool: tool, command: "--describe --entity-type brokers", more: one,
-			wants: `^Dynamic configs for broker 1 are:\n  log.retention.ms=8640000 .*DYNAMIC_BROKER_CONFIG:log.retention.ms=8640000, ` +
+			wants: `^Dynamic configs for broker 1 are:\n  log.retention.ms=8640000 .*` +
+				`DYNAMIC_BROKER_CONFIG:log.retention.ms=8640000, ` +
 				`DYNAMIC_DEFAULT_BROKER_CONFIG:log.retention.ms=86400000, DEFAULT_CONFIG:log.retention.hours=168\}\n$`},
 		{tool: tool, command: "--describe --entity-type brokers --entity-default",
 			wants: `^Default configs for brokers in the cluster are:\n  log.retention.ms=86400000 .*\n$`},
@@ -216,12 +221,14 @@ func otherConfigCommands() []toolCommand {
 		{tool: tool, command: "--alter --entity-type groups", lacks: forGroups,
 			more:  "--entity-name g --add-config consumer.session.timeout.ms=50000",
 			wants: `InvalidRequestException: resource type 32 has no settings here`},
-		{tool: tool, command: "--describe --entity-type users", wants: unsupported("DESCRIBE_CLIENT_QUOTAS"), lacks: forSecurity},
+		{tool: tool, command: "--describe --entity-type users", wants: unsupported("DESCRIBE_CLIENT_QUOTAS"),
+			lacks: forSecurity},
 		{tool: tool, command: "--alter --entity-type users", more: "--entity-name u --add-config SCRAM-SHA-256=[password=p]",
 			wants: unsupported("ALTER_USER_SCRAM_CREDENTIALS"), lacks: forSecurity},
 		{tool: tool, command: "--describe --entity-type clients", wants: unsupported("DESCRIBE_CLIENT_QUOTAS"),
 			lacks: forSecurity},
-		{tool: tool, command: "--describe --entity-type ips", wants: unsupported("DESCRIBE_CLIENT_QUOTAS"), lacks: forSecurity},
+		{tool: tool, command: "--describe --entity-type ips", wants: unsupported("DESCRIBE_CLIENT_QUOTAS"),
+			lacks: forSecurity},
 		{tool: "kafka-client-metrics", command: "--list", wants: `^\n$`},
 		{tool: "kafka-client-metrics", command: "--describe", wants: `^$`},
 		{tool: "kafka-client-metrics", command: "--alter", more: "--name m --interval 1000 --metrics x",
@@ -245,10 +252,12 @@ func clusterCommands() []toolCommand {
 		{tool: features, command: "version-mapping", wants: `^metadata\.version=33 `},
 		{tool: features, command: "feature-dependencies", more: "--feature transaction.version=2",
 			wants: `^transaction\.version=2 has no dependencies\.\n$`},
-		{tool: features, command: "upgrade --feature group.version=1", wants: unsupported("UPDATE_FEATURES"), lacks: fixedLevels},
+		{tool: features, command: "upgrade --feature group.version=1", wants: unsupported("UPDATE_FEATURES"),
+			lacks: fixedLevels},
 		{tool: features, command: "downgrade --feature group.version=0", wants: unsupported("UPDATE_FEATURES"),
 			lacks: fixedLevels},
-		{tool: features, command: "disable --feature group.version", wants: unsupported("UPDATE_FEATURES"), lacks: fixedLevels},
+		{tool: features, command: "disable --feature group.version", wants: unsupported("UPDATE_FEATURES"),
+			lacks: fixedLevels},
 	}
 }
 
