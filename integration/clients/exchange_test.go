@@ -131,7 +131,7 @@ func (c *client) readings(byWriter [][]written) []reading {
 	for i, writer := range clients() {
 		for j, topic := range byWriter[i] {
 			sent := topic.records
-			if !c.can(reads, topic.codec) || len(sent) == 1 && !c.can(reads, large) {
+			if !c.can(reads, topic.codec) || slices.Contains(sent[0].needs(), large) && !c.can(reads, large) {
 				continue
 			}
 			add := func(kind string, at int64, from int) {

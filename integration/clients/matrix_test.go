@@ -168,7 +168,7 @@ func (o *observed) table(t *testing.T) string {
 			fmt.Fprintf(&reasons, "- %s: %s\n", c.name, c.note)
 		}
 		for _, l := range c.lacks {
-			fmt.Fprintf(&reasons, "- %s %s no %s: %s\n", c.name, l.side, l.what(), l.reason)
+			fmt.Fprintf(&reasons, "- %s cannot %s *%s*: %s\n", c.name, strings.TrimSuffix(string(l.side), "s"), l.what(), l.reason)
 		}
 	}
 	return rows.String() + "\n" + reasons.String()
@@ -176,12 +176,9 @@ func (o *observed) table(t *testing.T) string {
 
 // what a client lacks, in words.
 func (l lack) what() string {
-	if len(l.features) == len(features) {
-		return "records"
-	}
 	names := make([]string, len(l.features))
 	for i, f := range l.features {
 		names[i] = string(f)
 	}
-	return strings.Join(names, ", ")
+	return strings.Join(names, "*, *")
 }
