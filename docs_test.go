@@ -5,6 +5,7 @@ import (
 	"go/ast"
 	"os"
 	"path"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -53,5 +54,61 @@ func TestProtocolPageListsWhatIsServed(t *testing.T) {
 	}
 	if diff := cmp.Diff(served, written); diff != "" {
 		t.Errorf("docs/protocol.md does not list what broker/wire/versions.go has (-served +written):\n%s", diff)
+	}
+}
+
+// TestRowsOfTheCatalogueAreHeld: each row of docs/cases.md has a test or says what it waits for, and whatever carries
+// the id of a row is listed there.
+func TestRowsOfTheCatalogueAreHeld(t *testing.T) {
+	page, err := os.ReadFile("docs/cases.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	held, count := map[string]string{}, map[string]int{}
+	row := regexp.MustCompile(`(?m)^\| ([A-Z]{2})-(\d\d) \| .+? \| (.*)\|$`)
+	for _, cells := range row.FindAllStringSubmatch(string(page), -1) {
+		id := cells[1] + cells[2]
+		if held[id] != "" {
+			t.Errorf("%s stands twice in docs/cases.md", id)
+		}
+		held[id] = cells[3]
+		count[cells[1]]++
+		if !regexp.MustCompile("`(Test\\w+|\\w+\\.txt)`|\\bwaits? for (a second broker|groups|transactions|compaction)").
+			MatchString(cells[3]) {
+			t.Errorf("%s has no test, and docs/cases.md does not say what it waits for", id)
+		}
+	}
+	want := map[string]int{"PR": 6, "PD": 11, "FE": 10, "OF": 14, "ME": 11, "AD": 5, "CL": 10, "CR": 9}
+	if diff := cmp.Diff(want, count); diff != "" {
+		t.Errorf("rows in docs/cases.md (-want +got):\n%s", diff)
+	}
+	scenarios := map[string]bool{}
+	inName := regexp.MustCompile(`(?:_|Test|And|\d)((?:PR|PD|FE|OF|ME|AD|CL|CR)_?\d\d)`)
+	listed := func(name string) {
+		for _, carried := range inName.FindAllStringSubmatch(name, -1) {
+			if id := strings.Replace(carried[1], "_", "", 1); !strings.Contains(held[id], "`"+name+"`") {
+				t.Errorf("docs/cases.md does not list %s at row %s", name, id)
+			}
+		}
+	}
+	for _, file := range sourceFiles(t) {
+		for _, decl := range file.syntax.Decls {
+			if function, ok := decl.(*ast.FuncDecl); ok && strings.HasPrefix(function.Name.Name, "Test") {
+				listed(function.Name.Name)
+			}
+		}
+	}
+	files, err := filepath.Glob("broker/storage/testdata/scenarios/*.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range files {
+		scenarios[filepath.Base(file)] = true
+		listed(filepath.Base(file))
+	}
+	for _, scenario := range regexp.MustCompile("`(\\w+\\.txt)`").FindAllStringSubmatch(string(page), -1) {
+		if !scenarios[scenario[1]] {
+			t.Errorf("docs/cases.md names %s, which does not exist", scenario[1])
+		}
 	}
 }
