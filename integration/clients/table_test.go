@@ -94,7 +94,8 @@ func openPython(script string) func(*testing.T, *process.Node) peer {
 	return func(t *testing.T, node *process.Node) peer {
 		t.Helper()
 		fallback := filepath.Join("..", "..", ".cache", "python", "bin", "python")
-		return program{path: process.Program(t, "FIRN_PYTHON", fallback), args: []string{script}, brokers: node.Kafka}
+		path := process.Program(t, "FIRN_PYTHON", fallback)
+		return program{path: path, args: []string{"-B", script}, brokers: node.Kafka} // -B leaves no bytecode behind
 	}
 }
 
