@@ -72,8 +72,16 @@ func TestCR08AndCR09ProduceIsRefusedBeforeTheDiskIsFull(t *testing.T) {
 				if _, err := n.admin.DeleteTopic(t.Context(), "made-meanwhile"); err != nil {
 					t.Error(err)
 				}
+				disk(files).Store(reserve / 5)
+				if _, err := n.admin.CreateTopic(t.Context(), 1, 1, nil, "too-late"); !errors.Is(err, kerr.KafkaStorageError) {
+					t.Errorf("creating a topic when next to nothing is left: %v", err)
+				}
 				disk(files).Store(plenty)
 				time.Sleep(2 * time.Second)
+				n.createTopic("too-late", 1)
+				if err := n.produce("too-late", 0, "in time"); err != nil {
+					t.Error(err)
+				}
 				if err := n.produce("t", 0, "when there is room again"); err != nil {
 					t.Error(err)
 				}

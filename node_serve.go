@@ -136,7 +136,7 @@ func (n *Node) openServers(ctx context.Context) error {
 
 func (n *Node) apiOptions() api.Options {
 	return api.Options{
-		Logger: n.logger, Metadata: n.meta, Replicas: n.replicas, Placement: controller.Placement{},
+		Logger: n.logger, Metadata: n.meta, Replicas: n.replicas, Placement: roomyPlacement{room: n.logs.RoomForLogs},
 		ProducerIDs: txn.NewProducerIDs(n.producerIDBlock), BrokerID: n.config.NodeID, Layers: n.layers,
 		LogDirectories: n.logDirectories, Quorum: n.quorum,
 		DefaultPartitions:        n.config.Topics.DefaultPartitions,
@@ -195,4 +195,28 @@ func (n *Node) logConfig(img *image.Image, topic *image.Topic) storage.Config {
 
 func (n *Node) objectKey(tp kafka.TopicIDPartition, entry command.SegmentEntry) string {
 	return segment.KeyOf(n.meta.Image().ClusterID, tp, entry).String()
+}
+
+// roomyPlacement places new partitions as long as there is room for them.
+type roomyPlacement struct {
+	controller.Placement
+	room func() error
+}
+
+// Place implements api.Placement.
+func (p roomyPlacement) Place(img *image.Image, first, partitions int32, replicationFactor int16) (
+	[]command.NewPartition, error,
+) {
+	if err := p.room(); err != nil {
+		return nil, err
+	}
+	return p.Placement.Place(img, first, partitions, replicationFactor)
+}
+
+// Assign implements api.Placement.
+func (p roomyPlacement) Assign(img *image.Image, brokers [][]kafka.BrokerID) ([]command.NewPartition, error) {
+	if err := p.room(); err != nil {
+		return nil, err
+	}
+	return p.Placement.Assign(img, brokers)
 }

@@ -121,6 +121,35 @@ func (d *directory) checkReserve(size int, now int64) error {
 	return d.space.take(env, int64(size), now)
 }
 
+// RoomForLogs says why no new log should be made: the reserve, which is for such things, has been used up by three
+// quarters, by others than us. A log that cannot be written to when it is made would be offline until the next start.
+func (m *Manager) RoomForLogs() error {
+	env := m.env
+	if env.reserve <= 0 {
+		return nil
+	}
+	paths := []string{env.metadata.path}
+	for _, dir := range m.dirs {
+		if dir.err() == nil {
+			paths = append(paths, dir.path)
+		}
+	}
+	for _, path := range paths {
+		if path == "" {
+			continue
+		}
+		space, err := env.fs.Space(path)
+		if err != nil {
+			return storageError(fmt.Sprintf("ask for the free space of %s", path), err)
+		}
+		if space.FreeBytes < env.reserve/4 {
+			return fmt.Errorf("%s has %d bytes free, too few for new partitions (firn.log.dirs.reserve.bytes is %d): %w",
+				path, space.FreeBytes, env.reserve, kafka.KafkaStorageError)
+		}
+	}
+	return nil
+}
+
 // openDirectory locks a log directory and checks that it is ours, making it if it is new. A directory that cannot be
 // used because its disk fails is returned as failed; one that is not ours, or in use, is an error.
 func openDirectory(env *environment, wanted Directory, owner Owner) (*directory, error) {

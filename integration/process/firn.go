@@ -36,6 +36,7 @@ type Options struct {
 	Config string // properties file
 	Set    []string
 	Env    []string
+	Prefix []string // of the command line, for a program that becomes the node
 }
 
 // Serve starts a node and waits until it is ready. Its ports are picked by the system, unless Set says otherwise.
@@ -87,7 +88,8 @@ func ServeCommand(t testing.TB, dir string, options Options) *exec.Cmd {
 	if options.Config != "" {
 		args = append(args, "--config", options.Config)
 	}
-	cmd := exec.Command(Firn(t), args...)
+	line := append(append(options.Prefix, Firn(t)), args...)
+	cmd := exec.Command(line[0], line[1:]...)
 	cmd.Env = append(os.Environ(), options.Env...)
 	return cmd
 }
