@@ -406,6 +406,7 @@ func TestSensitiveValuesAreHidden(t *testing.T) {
 func changed() map[string]string {
 	return map[string]string{
 		"advertised.listeners": "PLAINTEXT://h:1", "broker.id": "2", "broker.rack": "r", "compression.type": "zstd",
+		"compression.gzip.level": "5", "compression.lz4.level": "5", "compression.zstd.level": "5",
 		"connections.max.idle.ms": "5", "controller.listener.names": "PLAINTEXT", "default.replication.factor": "2",
 		"auto.create.topics.enable": "false", "delete.topic.enable": "false", "fetch.max.bytes": "2048", "firn.data.dir": "/d", "firn.http.listener": ":1",
 		"firn.http.pprof": "true", "firn.log.dirs.reserve.bytes": "5", "firn.metrics.partitions.max": "5", "firn.log.flush.policy": "os",
