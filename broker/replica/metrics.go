@@ -94,12 +94,12 @@ func newCollector(m *Manager, maxPartitions int) *collector {
 		offline:         broker("offlinereplicacount", "Replicas on this broker whose log cannot be used."),
 		underReplicated: broker("underreplicatedpartitions", "Led partitions with replicas that are not in sync."),
 		underMinISR:     broker("underminisrpartitioncount", "Led partitions with too few replicas in sync for acks=all."),
-		atMinISR:        broker("atminisrpartitioncount", "Led partitions that can lose no replica without refusing acks=all."),
+		atMinISR:        broker("atminisrpartitioncount", "Led partitions that may lose no replica in sync."),
 
 		replicas:          partition("kafka_cluster_partition_replicascount", "Replicas of a led partition."),
 		inSync:            partition("kafka_cluster_partition_insyncreplicascount", "Replicas in sync of a led partition."),
 		isUnderReplicated: partition("kafka_cluster_partition_underreplicated", "1 if some replica is not in sync."),
-		isUnderMinISR:     partition("kafka_cluster_partition_underminisr", "1 if too few replicas are in sync for acks=all."),
+		isUnderMinISR:     partition("kafka_cluster_partition_underminisr", "1 if too few are in sync for acks=all."),
 		lastStableLag: partition("kafka_cluster_partition_laststableoffsetlag",
 			"How far the last stable offset is behind the high watermark."),
 
