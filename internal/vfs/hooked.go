@@ -206,8 +206,28 @@ func (f *hookedFile) Truncate(size int64) error {
 	return f.fs.do(op, func() error { return f.inner.Truncate(size) })
 }
 
-func (f *hookedFile) Sync() error { return f.do(OpSync, f.inner.Sync) }
+func (f *hookedFile) Sync() error { return f.sync(OpSync, f.inner.Sync) }
 
-func (f *hookedFile) SyncData() error { return f.do(OpSyncData, f.inner.SyncData) }
+func (f *hookedFile) SyncData() error { return f.sync(OpSyncData, f.inner.SyncData) }
+
+// sync sees to it that one which the hook makes fail does what a failed one does: asking again would succeed, and be a
+// lie.
+func (f *hookedFile) sync(kind Kind, perform func() error) error {
+	performed := false
+	err := f.do(kind, func() error {
+		performed = true
+		return perform()
+	})
+	if inner, ok := f.inner.(interface{ failSync() }); ok && err != nil && !performed {
+		inner.failSync()
+	}
+	return err
+}
+
+func (f *hookedFile) failSync() {
+	if inner, ok := f.inner.(interface{ failSync() }); ok {
+		inner.failSync()
+	}
+}
 
 func (f *hookedFile) Close() error { return f.do(OpClose, f.inner.Close) }

@@ -41,6 +41,9 @@ type dice struct {
 	keepData, keepEntry float64
 }
 
+// keepsCache tells whether the machine goes on: its page cache still shows what no sync will write any more.
+func (d *dice) keepsCache() bool { return d.rng == nil && d.keepData == 1 }
+
 type fate int
 
 const (
@@ -153,6 +156,9 @@ func (c *cloner) node(node *inode) *inode {
 		return out
 	}
 	out.content = &content{data: node.content.afterCrash(c.dice), modified: node.content.modified}
+	if c.dice.keepsCache() {
+		out.content.lost = maps.Clone(node.content.lost)
+	}
 	out.content.sync()
 	c.into.used += out.content.durableSize
 	return out
@@ -183,6 +189,16 @@ func (c *content) afterCrash(d *dice) []byte {
 		mixed := d.mix(&before, &after)
 		if position < int64(len(data)) {
 			copy(data[position:], mixed[:])
+		}
+	}
+	if d.keepsCache() {
+		return data
+	}
+	for block, before := range c.lost {
+		var whole [blockSize]byte
+		copy(whole[:], before)
+		if position := block * blockSize; position < int64(len(data)) {
+			copy(data[position:], whole[:])
 		}
 	}
 	return data

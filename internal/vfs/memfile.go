@@ -3,6 +3,7 @@ package vfs
 import (
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"slices"
 	"syscall"
@@ -17,7 +18,10 @@ type content struct {
 	data []byte // capacity beyond the length is zero
 	// saved holds each block changed since the last sync as it was then: shorter than a block, or nil, where the file
 	// ended inside or before it.
-	saved       map[int64][]byte
+	saved map[int64][]byte
+	// lost holds, in the same form, the blocks whose sync has failed: the page cache shows their new content and takes
+	// it for clean, so that no later sync writes it. Only changing such a block again does.
+	lost        map[int64][]byte
 	durableSize int64 // the length at the last sync
 	lowestSize  int64 // the least length since then: what lay above it has been cut off, even if it grew again
 	modified    time.Time
@@ -33,6 +37,11 @@ func (c *content) touch(start, end int64) {
 	}
 	for block := start / blockSize; block*blockSize < end; block++ {
 		if _, changed := c.saved[block]; changed {
+			continue
+		}
+		if before, lost := c.lost[block]; lost {
+			c.saved[block] = before
+			delete(c.lost, block)
 			continue
 		}
 		first := min(block*blockSize, c.durableSize)
@@ -84,6 +93,15 @@ func (c *content) sync() {
 	c.saved = nil
 	c.durableSize = int64(len(c.data))
 	c.lowestSize = c.durableSize
+}
+
+// lose is a sync that has failed.
+func (c *content) lose() {
+	if c.lost == nil {
+		c.lost = map[int64][]byte{}
+	}
+	maps.Copy(c.lost, c.saved)
+	c.saved = nil
 }
 
 // memFile is one opening of a content.
@@ -179,6 +197,13 @@ func (f *memFile) Sync() error {
 }
 
 func (f *memFile) SyncData() error { return f.Sync() }
+
+// failSync makes of what is not synced what a failed sync leaves on Linux.
+func (f *memFile) failSync() {
+	f.mem.mu.Lock()
+	defer f.mem.mu.Unlock()
+	f.content.lose()
+}
 
 func (f *memFile) Close() error {
 	f.mem.mu.Lock()
