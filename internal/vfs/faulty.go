@@ -14,8 +14,9 @@ var ErrInjected = errors.New("injected fault")
 // NewFaulty returns a file system whose operations fail when fail, which sees each of them first, returns an error. The
 // operation is then not performed at all; ShortWrite and Afterwards make errors for which it is, in part or in whole.
 // Op.Number counts all operations, so a loop can let the first fail, then the second, and so on. A Close that fails
-// closes nonetheless, as on Linux; a sync that fails leaves what it should have written to be lost, and a second one that
-// succeeds does not bring it back (on a Mem, which can tell). fail is called by whoever does the operation, maybe by several at once.
+// closes nonetheless, as on Linux; a sync that fails leaves what it should have written to be lost, and a second one
+// that succeeds does not bring it back (on a Mem, which can tell). fail is called by whoever does the operation, maybe
+// by several at once.
 func NewFaulty(fsys FS, fail func(op Op) error) FS {
 	var count atomic.Int64
 	return &hookedFS{inner: fsys, around: func(op Op, perform func(limit int64) error) error {
