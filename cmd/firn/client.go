@@ -31,6 +31,9 @@ const (
 	// unreachablePatience is how long a cluster that was there may be gone before a command gives up: longer than
 	// the restart of a broker.
 	unreachablePatience = 30 * time.Second
+
+	// interruptPatience is how long an interrupted command waits for the acknowledgement of what it has taken on.
+	interruptPatience = 5 * time.Second
 )
 
 // brokerFlag is where the Kafka cluster is: -b, or the environment, or this machine.
@@ -150,6 +153,17 @@ func (f *brokerFlag) connectBeyond(ctx context.Context, options ...kgo.Opt) (
 		return nil, nil, err
 	}
 	return client, release, nil
+}
+
+// afterPatience gives up on what an interrupted command still has to finish, unless it is stopped before.
+func afterPatience(interrupt context.Context, giveUp func()) (stop func()) {
+	impatient := time.AfterFunc(interruptPatience, giveUp)
+	impatient.Stop()
+	unwatch := context.AfterFunc(interrupt, func() { impatient.Reset(interruptPatience) })
+	return func() {
+		unwatch()
+		impatient.Stop()
+	}
 }
 
 // softwareVersion is our version in the characters that KIP-511 allows.

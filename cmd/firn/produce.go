@@ -30,16 +30,9 @@ type produceRequest struct {
 	nullKey     bool
 	timestamp   string
 
-	acks         string
-	idempotent   bool
-	compression  string
-	partitioner  string
-	linger       time.Duration
-	batchBytes   byteCount
-	bufferBytes  byteCount
+	sendingFlags
 	sync         bool
 	reportFormat string
-	timeout      time.Duration
 	noProgress   bool
 }
 
@@ -103,40 +96,23 @@ func (p *produceRequest) addInputFlags(flags *pflag.FlagSet) {
 }
 
 func (p *produceRequest) addSendingFlags(flags *pflag.FlagSet) {
-	flags.StringVar(&p.acks, "acks", acksAll,
-		"whose acknowledgement counts: all (in-sync replicas), 1 (leader) or 0 (nobody)")
-	flags.BoolVar(&p.idempotent, "idempotent", true,
-		"write each record once and in order, whatever is sent again; needs --acks all")
-	flags.StringVarP(&p.compression, "compression", "z", "none", "none, gzip, snappy, lz4 or zstd")
-	flags.StringVar(&p.partitioner, "partitioner", partitionMurmur2,
-		"murmur2 (by key as Java's producer, without a key as sticky), or without a look at keys: sticky (a batch's worth\n"+
-			"to one partition, then another), round-robin, random")
-	flags.DurationVar(&p.linger, "linger", defaultLinger, "how long a batch waits for more records (0 with --sync)")
-	flags.Var(&p.batchBytes, "batch-size",
-		"largest batch before compression, so also the largest record (default the topic's max.message.bytes)")
-	p.bufferBytes = defaultBufferBytes
-	flags.Var(&p.bufferBytes, "buffer-memory", "how much may wait to be sent before the reading pauses")
+	p.addFlags(flags)
 	flags.BoolVar(&p.sync, "sync", false,
-		"send the next record only when the one before is acknowledged, and print where each went")
+		"send the next record only when the one before is acknowledged, and print where each went; --linger is 0 then")
 	flags.StringVarP(&p.reportFormat, "output-format", "o", "",
 		"print each acknowledged record to stdout: json, or a percent layout such as '%t %p %o\\n'")
-	flags.DurationVar(&p.timeout, "timeout", 30*time.Second, "give up when nothing is acknowledged for this long")
 	flags.BoolVar(&p.noProgress, "no-progress", false, "show no progress on a terminal")
 }
 
 func completeProduce(cmd *cobra.Command, brokers *brokerFlag) {
 	cmd.ValidArgsFunction = completeTopics(brokers, 1)
-	completeFlag(cmd, "acks", acksAll, "1", "0")
-	completeFlag(cmd, "compression", sortedKeys(codecOptions())...)
-	completeFlag(cmd, "partitioner", partitioners()...)
+	completeSending(cmd)
 }
 
 // settle fills in what depends on other flags.
 func (p *produceRequest) settle(given func(flag string) bool) {
 	p.hasKey = given("key")
-	if !given("idempotent") && p.acks != acksAll && p.acks != "-1" {
-		p.idempotent = false
-	}
+	p.sendingFlags.settle(given)
 	if p.sync && !given("linger") {
 		p.linger = 0
 	}
@@ -158,6 +134,9 @@ type recordDefaults struct {
 }
 
 func (p *produceRequest) defaults() (recordDefaults, error) {
+	if p.acks == "0" && (p.sync || p.reportFormat != "") {
+		return recordDefaults{}, errors.New("--acks 0 is never answered, so --sync and --output-format have nothing to go by")
+	}
 	defaults := recordDefaults{topic: p.topic, partition: p.partition, byKey: p.repartition, nullValue: p.nullValue,
 		nullKey: p.nullKey}
 	if p.topic == "" && p.format != formatJSON && p.format != formatJSONLines && !strings.Contains(p.format, "%t") {

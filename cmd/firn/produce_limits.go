@@ -93,7 +93,7 @@ func maxMessageBytes(configs kadm.ResourceConfigs, topic string) int32 {
 }
 
 // explain tells which limit a record was too large for: of three, each is raised in another way.
-func (p *produceRequest) explain(limits *topicLimits, record *kgo.Record, err error) error {
+func (s *sendingFlags) explain(limits *topicLimits, record *kgo.Record, err error) error {
 	if !errors.Is(err, kerr.MessageTooLarge) {
 		return err
 	}
@@ -102,16 +102,16 @@ func (p *produceRequest) explain(limits *topicLimits, record *kgo.Record, err er
 	topicBytes := limits.known[record.Topic].maxBytes
 	limits.mu.Unlock()
 	switch {
-	case size > int64(p.bufferBytes):
-		return fmt.Errorf("it has %d bytes, and --buffer-memory is %d: raise that", size, int64(p.bufferBytes))
-	case p.batchBytes != 0 && size+batchOverhead > int64(p.batchBytes):
-		return fmt.Errorf("it has %d bytes, and --batch-size is %d: raise that", size, int64(p.batchBytes))
+	case size > int64(s.bufferBytes):
+		return fmt.Errorf("it has %d bytes, and --buffer-memory is %d: raise that", size, int64(s.bufferBytes))
+	case s.batchBytes != 0 && size+batchOverhead > int64(s.batchBytes):
+		return fmt.Errorf("it has %d bytes, and --batch-size is %d: raise that", size, int64(s.batchBytes))
 	}
 	subject := fmt.Sprintf("it has %d bytes", size)
 	if size+batchOverhead <= int64(topicBytes) { // its own size is no reason: the cluster has refused its batch
 		subject = "its batch is too large"
-		if p.batchBytes != 0 {
-			subject += fmt.Sprintf(" with this --batch-size of %d", int64(p.batchBytes))
+		if s.batchBytes != 0 {
+			subject += fmt.Sprintf(" with this --batch-size of %d", int64(s.batchBytes))
 		}
 	}
 	return brokerError{code: kerr.MessageTooLarge, message: fmt.Sprintf(

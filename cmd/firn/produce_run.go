@@ -85,22 +85,15 @@ func newDelivery(client *session, request *produceRequest, limits *topicLimits) 
 	return d
 }
 
-const (
-	// readAhead is how many records may wait between the reading of the input and kgo's buffer.
-	readAhead = 256
-	// interruptPatience is how long an interrupted command waits for the acknowledgement of what it has read.
-	interruptPatience = 5 * time.Second
-)
+// readAhead is how many records may wait between the reading of the input and kgo's buffer.
+const readAhead = 256
 
 // send passes the input to the client until it ends, a record fails or there is an interrupt, and waits for the
 // acknowledgements.
 func (d *delivery) send(interrupt context.Context, input recordInput, defaults *recordDefaults) error {
 	defer d.stalled.Stop()
 	client := d.client
-	impatient := time.AfterFunc(interruptPatience, func() { client.cancel(context.Cause(interrupt)) })
-	impatient.Stop()
-	defer impatient.Stop()
-	defer context.AfterFunc(interrupt, func() { impatient.Reset(interruptPatience) })()
+	defer afterPatience(interrupt, func() { client.cancel(context.Cause(interrupt)) })()
 
 	records := make(chan *kgo.Record, readAhead)
 	inputErr := make(chan error, 1)

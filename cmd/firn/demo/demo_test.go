@@ -55,17 +55,17 @@ func TestTheEventsAreTheOnesThatTheReadmeNames(t *testing.T) {
 }
 
 func TestEventsOutOfOrderAreRefused(t *testing.T) {
-	early := `{"time":"2013-01-01T10:15:00Z","tail":"N1"}` + "\n"
-	late := `{"time":"2013-01-01T10:16:00Z","tail":null}` + "\n"
-	events, err := parseEvents([]byte(early + late))
+	early := []byte(`{"time":"2013-01-01T10:15:00Z","tail":"N1"}`)
+	late := []byte(`{"time":"2013-01-01T10:16:00Z","tail":null}`)
+	events, err := parseEvents([][]byte{early, late})
 	if err != nil || len(events) != 2 || string(events[0].key) != "N1" || events[1].key != nil ||
-		string(events[1].value)+"\n" != late {
+		!bytes.Equal(events[1].value, late) {
 		t.Errorf("%v, error %v", events, err)
 	}
-	if _, err := parseEvents([]byte(late + early)); err == nil {
+	if _, err := parseEvents([][]byte{late, early}); err == nil {
 		t.Error("accepted although the second is earlier")
 	}
-	if _, err := parseEvents([]byte("no JSON\n")); err == nil {
+	if _, err := parseEvents([][]byte{[]byte("no JSON")}); err == nil {
 		t.Error("accepted although it is no JSON")
 	}
 }

@@ -2,14 +2,14 @@ package demo
 
 import (
 	"bytes"
-	"compress/gzip"
 	_ "embed" // for the events
 	"encoding/json"
 	"fmt"
-	"io"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/firnlog/firn/internal/events"
 )
 
 // flights are the events; data/README.md names their source and licence.
@@ -36,37 +36,35 @@ type flight struct {
 	DepartureDelay *float64  `json:"departure_delay_min"`
 }
 
+// Flights are the events' values, for others that need some.
+func Flights() (events.Events, error) { return events.Read(bytes.NewReader(flights)) }
+
 // loadEvents unpacks the events, in the order of the source, which is the order of their times.
 func loadEvents() ([]event, error) {
-	unpacked, err := gzip.NewReader(bytes.NewReader(flights))
+	values, err := Flights()
 	if err != nil {
-		return nil, fmt.Errorf("unpack the events: %w", err)
+		return nil, err
 	}
-	text, err := io.ReadAll(unpacked)
-	if err != nil {
-		return nil, fmt.Errorf("unpack the events: %w", err)
-	}
-	return parseEvents(text)
+	return parseEvents(values)
 }
 
-func parseEvents(text []byte) ([]event, error) {
-	var events []event
-	for line := range bytes.Lines(text) {
-		value := bytes.TrimSuffix(line, []byte("\n"))
+func parseEvents(values events.Events) ([]event, error) {
+	var flown []event
+	for _, value := range values {
 		var parsed flight
 		if err := json.Unmarshal(value, &parsed); err != nil {
-			return nil, fmt.Errorf("event %d: %w", len(events), err)
+			return nil, fmt.Errorf("event %d: %w", len(flown), err)
 		}
 		next := event{value: value, timestamp: parsed.Time.UnixMilli()}
 		if parsed.Tail != nil {
 			next.key = []byte(*parsed.Tail)
 		}
-		if len(events) > 0 && next.timestamp < events[len(events)-1].timestamp {
-			return nil, fmt.Errorf("event %d is earlier than the one before it", len(events))
+		if len(flown) > 0 && next.timestamp < flown[len(flown)-1].timestamp {
+			return nil, fmt.Errorf("event %d is earlier than the one before it", len(flown))
 		}
-		events = append(events, next)
+		flown = append(flown, next)
 	}
-	return events, nil
+	return flown, nil
 }
 
 // bytesOf is the size of keys and values.
