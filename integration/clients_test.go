@@ -264,7 +264,7 @@ func TestSeveralProducersOfOnePartition(t *testing.T) {
 		const each = 200
 		done := make(chan error, len(names))
 		for _, name := range names {
-			options := []kgo.Opt{kgo.ProducerLinger(0)}
+			options := []kgo.Opt{kgo.ProducerLinger(0), kgo.ProducerBatchMaxBytes(9000)}
 			if codec, ok := codecs[name]; ok {
 				options = append(options, kgo.ProducerBatchCompression(codec))
 			}

@@ -76,7 +76,7 @@ func TestWhatWasAcknowledgedOrReadOutlivesPowerCuts(t *testing.T) {
 					"internal.segment.bytes": "5000", "index.interval.bytes": "300",
 				})
 				stopFollowing := s.follow("events", 0, &known)
-				producer := s.stream(&known)
+				producer := s.stream(&known, kgo.ProducerBatchMaxBytes(4000)) // a batch fits into a segment
 				for round := range rounds {
 					countdown.Store(1 + s.random.Int64N(60))
 					for i := range 25 {

@@ -197,7 +197,7 @@ func (n *nemesis) deleteRecords() {
 }
 
 func (n *nemesis) alterSegments() {
-	size := strconv.Itoa(2000 + n.s.random.IntN(20_000))
+	size := strconv.Itoa(4000 + n.s.random.IntN(20_000))
 	n.attempt(func(ctx context.Context, admin *kadm.Client) error {
 		change := kadm.AlterConfig{Op: kadm.SetConfig, Name: "internal.segment.bytes", Value: &size}
 		_, err := admin.AlterTopicConfigs(ctx, []kadm.AlterConfig{change}, n.sinks.topic, n.stays.topic)

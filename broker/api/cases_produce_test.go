@@ -108,6 +108,13 @@ func TestPD04TheLimitIsOnWhatIsStored(t *testing.T) {
 			t.Errorf("%d bytes: %v, want %v for %d", len(data), kafka.Errno(answer.ErrorCode), want, size)
 		}
 	}
+	n.createTopic("b", 1, "max.message.bytes", "2000000", "segment.bytes", "1048576")
+	for size, want := range map[int]kafka.Errno{limit: 0, limit + 1: kafka.RecordListTooLarge} {
+		answer := n.send1("b", single(record.None, noise[:size-overhead]))
+		if kafka.Errno(answer.ErrorCode) != want {
+			t.Errorf("%d bytes with segment.bytes=%d: %v, want %v", size, limit, kafka.Errno(answer.ErrorCode), want)
+		}
+	}
 }
 
 func TestPD05StructurallyWrongBatchesLeaveTheLogAlone(t *testing.T) {

@@ -73,6 +73,10 @@ func (p *Partition) validateAndAppend(records []byte, request AppendRequest) (Ap
 		return Appended{}, summary, fmt.Errorf("transactional records for %s: transactions are not served yet: %w",
 			p.topicPartition, kafka.InvalidTxnState)
 	}
+	if int64(len(batch)) > cfg.SegmentBytes {
+		return Appended{}, summary, fmt.Errorf("a batch of %d bytes for %s is larger than a segment, segment.bytes=%d: %w",
+			len(batch), p.topicPartition, cfg.SegmentBytes, kafka.RecordListTooLarge)
+	}
 	appended, err := p.append(log, batch, summary, request, now)
 	return appended, summary, err
 }

@@ -37,7 +37,7 @@ func TestKafkasDumpToolReadsOurLogs(t *testing.T) {
 			var all []record // of each topic
 			var topics []written
 			for _, codec := range codecs {
-				node.CreateTopic(string(codec), 1, "retention.ms=-1", "internal.segment.bytes=6000")
+				node.CreateTopic(string(codec), 1, "retention.ms=-1")
 				topics = append(topics, written{string(codec), codec, records})
 			}
 			for _, writer := range clients() {
@@ -45,6 +45,9 @@ func TestKafkasDumpToolReadsOurLogs(t *testing.T) {
 					writer.open(t, node).produce(t, topics)
 					all = append(all, records...)
 				}
+			}
+			for _, topic := range topics { // for many segments of small batches
+				node.CLI("topic", "alter", topic.name, "-c", "internal.segment.bytes=6000").Output(t)
 			}
 			for few := range slices.Chunk(records[len(records)-100:], 10) { // for many entries in the indexes
 				for _, topic := range topics {

@@ -261,6 +261,11 @@ func askTopicRules(s *script) {
 	packed.Codec = record.Gzip
 	s.askProduce("LogAppendTime and gzip", -1, appended, build(packed, s.start, 3))
 
+	small := s.create("small", "max.message.bytes", "2000000", "segment.bytes", "1048576")
+	wide := record.NewBuilder(record.PlainProducer())
+	wide.Append(s.start, nil, make([]byte, 1_100_000))
+	s.askProduce("a batch that is larger than a segment", -1, small, wide.Build())
+
 	const hour = 3_600_000
 	bounds := s.create("bounds", "message.timestamp.before.max.ms", "3600000", "message.timestamp.after.max.ms", "7200000")
 	for _, c := range []struct {
