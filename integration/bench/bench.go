@@ -78,7 +78,8 @@ func (b *bench) row(ctx context.Context, e entry) report.Result {
 // anonymous is an error as a page can show it, without the paths of this machine.
 func (b *bench) anonymous(err error) string {
 	o := b.options
-	text := strings.NewReplacer(b.dir, "DIR", o.firn, "firn", o.kafkaLib, "LIB", o.versitygw, "versitygw").Replace(err.Error())
+	paths := strings.NewReplacer(b.dir, "DIR", o.firn, "firn", o.kafkaLib, "LIB", o.versitygw, "versitygw")
+	text := paths.Replace(err.Error())
 	const shown = 400 // the end of a log says more than its begin
 	if len(text) > shown {
 		text = text[:shown/2] + " … " + text[len(text)-shown/2:]
@@ -208,8 +209,8 @@ func (r *running) createTopic(ctx context.Context, name string, partitions int, 
 	})
 }
 
-// drop deletes a topic, and returns when its files are gone and what else was written is on disk: one run's writing back
-// must not be the next one's disturbance.
+// drop deletes a topic, and returns when its files are gone and what else was written is on disk: one run's writing
+// back must not be the next one's disturbance.
 func (r *running) drop(ctx context.Context, topic string) error {
 	if _, err := r.admin.DeleteTopic(ctx, topic); err != nil {
 		return fmt.Errorf("delete %s on %s: %w", topic, r.Name, err)

@@ -43,7 +43,8 @@ func clientRows() []entry {
 				{Metric: report.Messages, Absolute: true, Value: 550_000}, {Metric: report.Messages, Value: 1},
 			},
 			func(ctx context.Context, b *bench) (report.Result, error) { return b.clientRow(ctx, kgoOut) }),
-		row("kafka-producer-perf", "Kafka's own ProducerPerformance: records of 1 KiB, acks=1, batch.size=131072, linger.ms=5",
+		row("kafka-producer-perf",
+			"Kafka's own ProducerPerformance: records of 1 KiB, acks=1, batch.size=131072, linger.ms=5",
 			nil, func(ctx context.Context, b *bench) (report.Result, error) {
 				return b.clientRow(ctx, producerPerformance)
 			}),

@@ -9,15 +9,14 @@ import (
 
 	"github.com/firnlog/firn/integration/bench/replay"
 	"github.com/firnlog/firn/integration/bench/report"
+	"github.com/firnlog/firn/internal/latency"
 )
 
 // smallShape is what a client sends that does not wait for long.
 func smallShape() replay.Shape { return replay.Shape{RecordBytes: 1 << 10, RequestBytes: 16 << 10} }
 
 func latencyMetrics() []report.Metric {
-	return []report.Metric{
-		report.P50, report.P99, report.P999, report.Max, report.Rate, report.CPUPerGB, report.Busy,
-	}
+	return []report.Metric{report.P50, report.P99, report.P999, report.Max, report.Rate, report.Busy}
 }
 
 // openLoad is produced at a fixed rate.
@@ -108,8 +107,11 @@ func (b *bench) openSide(ctx context.Context, kind brokerKind, load openLoad, ba
 		return err
 	}
 	s.run = func(ctx context.Context, _ int64) (int64, report.Values, error) {
-		produced, err := replay.Produced{}, error(nil)
-		histogram := produced.Latency
+		var (
+			produced  replay.Produced
+			histogram *latency.Histogram
+			err       error
+		)
 		if load.consumed {
 			produced, histogram, err = produce.EndToEnd(ctx, 1<<20)
 		} else {

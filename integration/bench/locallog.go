@@ -32,8 +32,8 @@ func localLogRows() []entry {
 		{
 			Row: report.Row{
 				Name: "segments-10000", Section: section, Class: "A", Seconds: 150,
-				What: "Append with requests of 16 KiB, then 16 KiB from random offsets, in a log of 10 000 segments and in one of " +
-					"10 of the same size",
+				What: "Append with requests of 16 KiB, then 16 KiB from random offsets, in a log of 10 000 segments and in " +
+					"one of 10 of the same size",
 				Subject: "10 000 segments", Base: "10 segments",
 				Metrics: []report.Metric{report.Rate, report.P50, report.P99},
 				Goals: []report.Goal{
@@ -45,8 +45,8 @@ func localLogRows() []entry {
 		{
 			Row: report.Row{
 				Name: "catchup-8", Section: section, Class: "A", Seconds: 200,
-				What: "Requests of 16 KiB at 10 MB/s, while eight consumers read 8 GB that are kept out of the page cache, as fast " +
-					"as they can",
+				What: "Requests of 16 KiB at 10 MB/s, while eight consumers read 8 GB that are kept out of the page cache, " +
+					"as fast as they can",
 				Subject: "with catch-up readers", Base: "without", Metrics: latencyMetrics(),
 				Goals: []report.Goal{{Metric: report.P99, AtMost: true, Value: 1.2}},
 			},
@@ -272,7 +272,8 @@ func writeFile(dir string, batch replay.Batch, count int64) (time.Duration, erro
 
 func appendToLog(dir string, batch replay.Batch, count int64) (took time.Duration, err error) {
 	db, err := state.Open(state.Options{
-		FS: pebblevfs.Default, Dir: filepath.Join(dir, "state"), Logger: slog.New(slog.DiscardHandler), OnFatal: func(error) {},
+		FS: pebblevfs.Default, Dir: filepath.Join(dir, "state"), Logger: slog.New(slog.DiscardHandler),
+		OnFatal: func(error) {}, // the append fails, too
 	})
 	if err != nil {
 		return 0, err
@@ -291,14 +292,17 @@ func appendToLog(dir string, batch replay.Batch, count int64) (took time.Duratio
 	if err != nil {
 		return 0, fmt.Errorf("create a log: %w", err)
 	}
-	_, summary, err := record.NewValidator().Validate(record.Batch(batch.Data), record.AnyOptions())
+	sent := record.Batch(batch.Data)
+	sent.SetBaseOffset(0) // as a producer sends it; an append leaves where it is
+	_, summary, err := record.NewValidator().Validate(sent, record.AnyOptions())
 	if err != nil {
 		return 0, err
 	}
 	began := time.Now()
 	for range count {
+		sent.SetBaseOffset(0)
 		options := storage.AppendOptions{LeaderEpoch: 1, AppendedAt: began.UnixMilli()}
-		if _, err := log.Append(record.Batch(batch.Data), summary, options); err != nil {
+		if _, err := log.Append(sent, summary, options); err != nil {
 			return 0, err
 		}
 	}

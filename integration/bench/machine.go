@@ -86,7 +86,7 @@ func fileSystem(dir string) string {
 		unix.EXT4_SUPER_MAGIC: "ext4", unix.XFS_SUPER_MAGIC: "xfs", unix.BTRFS_SUPER_MAGIC: "btrfs",
 		unix.TMPFS_MAGIC: "tmpfs", unix.OVERLAYFS_SUPER_MAGIC: "overlayfs",
 	}
-	if name, ok := names[int64(stat.Type)]; ok {
+	if name, ok := names[stat.Type]; ok {
 		return name
 	}
 	return fmt.Sprintf("file system %#x", stat.Type)

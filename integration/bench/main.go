@@ -73,10 +73,12 @@ func parse(args []string, out io.Writer) (options, error) {
 	o := options{effort: thorough}
 	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
 	flags.SetOutput(out)
-	flags.StringVar(&o.rows, "rows", "goals", "rows by name, with * and ?: goals, all, or some of them; list names them, none makes the page only")
+	flags.StringVar(&o.rows, "rows", "goals",
+		"rows by name, with * and ?: goals, all, or some of them; list names them, none makes the page only")
 	flags.StringVar(&o.results, "results", "docs/benchmarks.json", "file that keeps the results")
 	flags.StringVar(&o.page, "page", "docs/benchmarks.md", "page to make of them")
-	flags.StringVar(&o.events, "events", "cmd/firn/demo/data/flights-2013-01.jsonl.gz", "lines to make records of, gzipped")
+	flags.StringVar(&o.events, "events", "cmd/firn/demo/data/flights-2013-01.jsonl.gz",
+		"lines to make records of, gzipped")
 	flags.StringVar(&o.firn, "firn", os.Getenv("FIRN_BIN"), "the built firn")
 	flags.StringVar(&o.kafkaLib, "kafka", os.Getenv("FIRN_KAFKA_LIB"), "folder with Kafka's jars")
 	flags.StringVar(&o.versitygw, "versitygw", os.Getenv("FIRN_VERSITYGW"), "the S3 server")
@@ -205,7 +207,9 @@ func newBench(o options, out io.Writer) (*bench, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &bench{options: o, events: events, out: out, dir: dir, began: time.Now(), brokers: map[brokerKind]*running{}}, nil
+	return &bench{
+		options: o, events: events, out: out, dir: dir, began: time.Now(), brokers: map[brokerKind]*running{},
+	}, nil
 }
 
 // describeCommit names the commit that is measured, and says if files differ from it.

@@ -73,7 +73,7 @@ func (b *bench) raw(ctx context.Context, work rawWork) (int64, report.Values, er
 }
 
 // runRaw is the other side of raw.
-func runRaw(ctx context.Context, input io.Reader, output io.Writer) error {
+func runRaw(ctx context.Context, input io.Reader, output io.Writer) (err error) {
 	var work rawWork
 	if err := json.NewDecoder(input).Decode(&work); err != nil {
 		return err
@@ -85,7 +85,7 @@ func runRaw(ctx context.Context, input io.Reader, output io.Writer) error {
 	if err != nil {
 		return err
 	}
-	defer store.Close()
+	defer func() { err = errors.Join(err, store.Close()) }()
 	one := getter(ctx, store)
 	if work.PutBytes > 0 {
 		one = putter(store, work.PutBytes)

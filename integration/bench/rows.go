@@ -66,8 +66,8 @@ func (l produceLoad) name() string {
 }
 
 func (l produceLoad) what() string {
-	return fmt.Sprintf("Records of %s in requests of %s to %d partitions in turn, acks=%s, codec %s, %d connections with %d "+
-		"requests in flight", sizeName(l.shape.RecordBytes), sizeName(l.shape.RequestBytes), l.partitions, l.acks,
+	return fmt.Sprintf("Records of %s in requests of %s to %d partitions in turn, acks=%s, codec %s, %d connections with "+
+		"%d requests in flight", sizeName(l.shape.RecordBytes), sizeName(l.shape.RequestBytes), l.partitions, l.acks,
 		l.shape.Codec, l.connections, l.inFlight)
 }
 

@@ -36,7 +36,10 @@ func startRows() []entry {
 		{"start-1000", "1 000 partitions after a clean stop", beginning{partitions: 1000}, 0, true, 120},
 		{"start-1000-killed", "1 000 partitions after kill −9", beginning{partitions: 1000, killed: true}, 0, true, 150},
 		{"start-10000", "10 000 partitions after a clean stop", beginning{partitions: 10_000}, 0.06, false, 190},
-		{"start-10000-killed", "10 000 partitions after kill −9", beginning{partitions: 10_000, killed: true}, 0.06, false, 280},
+		{
+			"start-10000-killed", "10 000 partitions after kill −9",
+			beginning{partitions: 10_000, killed: true}, 0.06, false, 280,
+		},
 		{
 			"restart-10GB", "1 000 partitions with 10 GB after kill −9, until each takes a record",
 			beginning{partitions: 1000, killed: true, bytes: 10e9, everywhere: true}, 0, false, 150,
@@ -89,7 +92,9 @@ func (b *bench) startRow(ctx context.Context, c beginning) (report.Result, error
 }
 
 // startsOf makes the data and starts a broker on it so many times; on an empty folder once.
-func (b *bench) startsOf(ctx context.Context, kind brokerKind, c beginning, times int) (all []report.Values, err error) {
+func (b *bench) startsOf(
+	ctx context.Context, kind brokerKind, c beginning, times int,
+) (all []report.Values, err error) {
 	dir, err := b.folder(string(kind))
 	if err != nil {
 		return nil, err
@@ -174,6 +179,14 @@ func (b *bench) oneStart(
 	if err != nil {
 		return nil, err
 	}
+	machine, err := sampler.OfMachine()
+	if err != nil {
+		return nil, err
+	}
+	own, err := b.used()
+	if err != nil {
+		return nil, err
+	}
 	began := time.Now()
 	r, err := b.start(ctx, kind, dir)
 	if err != nil {
@@ -207,5 +220,6 @@ func (b *bench) oneStart(
 		report.Resident: float64(used.Resident) / 1e6,
 	}
 	values.Round()
-	return values, c.end(r)
+	// This broker is not among the shared ones; what it has used is not foreign all the same.
+	return values, errors.Join(b.disturbance(machine, own-used.CPU), c.end(r))
 }

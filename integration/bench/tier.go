@@ -37,14 +37,14 @@ func tierRows() []entry {
 	return []entry{
 		row(report.Row{
 			Name: "cold-replay", Seconds: 120,
-			What: "Four consumers read partitions that lie in an S3 server only; the same server is read with ranges of 4 MiB by " +
-				"four readers on the broker's processor",
+			What: "Four consumers read partitions that lie in an S3 server only; the same server is read with ranges of " +
+				"4 MiB by four readers on the broker's processor",
 			Subject: "replay", Base: "raw GET", Metrics: []report.Metric{report.Rate},
 		}, (*bench).coldRow),
 		row(report.Row{
 			Name: "upload", Seconds: 200,
-			What: "Segments of 64 MiB of four partitions are copied to an S3 server; objects of 64 MiB are put into the same server, " +
-				"four at a time, from the broker's processor",
+			What: "Segments of 64 MiB of four partitions are copied to an S3 server; objects of 64 MiB are put into the " +
+				"same server, four at a time, from the broker's processor",
 			Subject: "upload", Base: "raw PUT", Metrics: []report.Metric{report.Rate},
 		}, (*bench).uploadRow),
 		row(report.Row{
@@ -74,7 +74,8 @@ func (b *bench) startTier(ctx context.Context) (*tier, error) {
 	if err != nil {
 		return nil, err
 	}
-	server, err := launch.S3{Binary: b.options.versitygw, Dir: dir, CPU: launch.AnyCPU}.Start(ctx) // this process's is inherited
+	// The processor of this process is inherited.
+	server, err := launch.S3{Binary: b.options.versitygw, Dir: dir, CPU: launch.AnyCPU}.Start(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -182,7 +183,9 @@ func (b *bench) uploadRow(ctx context.Context, t *tier) (report.Result, error) {
 	upload := side{
 		broker: t.running,
 		before: func(ctx context.Context) (err error) {
-			topic, err = b.topic(ctx, t.running, tierPartitions, map[string]string{"segment.bytes": fmt.Sprint(tierSegmentBytes)})
+			topic, err = b.topic(ctx, t.running, tierPartitions, map[string]string{
+				"segment.bytes": fmt.Sprint(tierSegmentBytes),
+			})
 			if err == nil {
 				err = t.fill(ctx, topic, tierPartitions, batch, b.tierBatches(batch))
 			}
@@ -212,9 +215,10 @@ func (b *bench) uploadRow(ctx context.Context, t *tier) (report.Result, error) {
 }
 
 // await asks for the state of a topic's partitions until all of them are as they should be.
-func (t *tier) await(ctx context.Context, topic string, holds func(view.TierPartition) bool) ([]view.TierPartition, error) {
-	var found []view.TierPartition
-	err := eventually(ctx, 5*time.Minute, func(ctx context.Context) error {
+func (t *tier) await(
+	ctx context.Context, topic string, holds func(view.TierPartition) bool,
+) (found []view.TierPartition, err error) {
+	err = eventually(ctx, 5*time.Minute, func(ctx context.Context) error {
 		status, err := t.status(ctx)
 		if err != nil {
 			return err

@@ -53,8 +53,8 @@ func LoadEvents(name string) (Events, error) {
 	return events, nil
 }
 
-// Values are so many records of exactly so many bytes, each a run of events from a random one on. Digits are drawn anew,
-// so that no event comes twice: a codec would find it.
+// Values are so many records of exactly so many bytes, each a run of events from a random one on. Digits are drawn
+// anew, so that no event comes twice: a codec would find it.
 func (e Events) Values(random *rand.Rand, count, size int) [][]byte {
 	values := make([][]byte, count)
 	for i := range values {
@@ -79,7 +79,8 @@ const largestBatch = 1 << 20
 // events.
 func (e Events) Encode(shape Shape, timestamp int64, seed uint64) (Batch, error) {
 	if shape.RecordBytes <= 0 || shape.RequestBytes < shape.RecordBytes+record.HeaderSize {
-		return Batch{}, fmt.Errorf("a request of %d bytes cannot hold a record of %d", shape.RequestBytes, shape.RecordBytes)
+		return Batch{}, fmt.Errorf("a request of %d bytes cannot hold a record of %d", shape.RequestBytes,
+			shape.RecordBytes)
 	}
 	limit := min(shape.RequestBytes, largestBatch)
 	batch := e.fill(shape, limit, timestamp, seed)

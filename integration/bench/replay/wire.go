@@ -36,8 +36,8 @@ func (a Acks) String() string {
 	return "1"
 }
 
-// What stands before and behind the name to where the error code of a partition stands in the answer to a Produce request for one partition,
-// behind the name: size, correlation id, no tags, one topic; then one partition, its index.
+// What stands around the topic's name in the answer to a Produce request for one partition, up to the error code: size,
+// correlation id, no tags, one topic, the name's length; then one partition, its index.
 const (
 	beforeProducedName = 4 + 4 + 1 + 1 + 1
 	behindProducedName = 1 + 4

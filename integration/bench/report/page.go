@@ -1,10 +1,16 @@
 package report
 
 import (
+	_ "embed" // for the method
 	"fmt"
 	"math"
 	"strings"
 )
+
+// method is what holds for all rows.
+//
+//go:embed method.md
+var method string
 
 // disturbed is the share of the machine, used by others, above which a row is not judged.
 const disturbed = 0.10
@@ -19,10 +25,11 @@ func (f *File) Page(rows []Row) string {
 	var p page
 	p.line("# Benchmarks")
 	p.line("")
-	p.line("Made by `make bench-kafka` from [benchmarks.json](benchmarks.json); do not edit. firn beside Apache Kafka on one " +
-		"machine, in one run, losing rows included.")
+	p.line("Made by `make bench-kafka` from [benchmarks.json](benchmarks.json); do not edit. firn beside Apache Kafka " +
+		"on one machine, in one run, losing rows included.")
 	p.machine(f.Machine)
-	p.method()
+	p.line("")
+	p.line(strings.TrimSpace(method))
 	for _, section := range sections(rows) {
 		p.section(section, rows, f.Results)
 	}
@@ -50,27 +57,6 @@ func (p *page) machine(m Machine) {
 	p.line("| machine | %s, %d processors, %d GB of memory, Linux %s, %s |", m.Processor, m.Processors, m.MemoryGB,
 		m.Kernel, m.FileSystem)
 	p.line("| versions | Apache Kafka %s on Java %s; firn at the commits below, %s |", m.Kafka, m.Java, m.Go)
-}
-
-// method is what holds for all rows.
-func (p *page) method() {
-	p.line("")
-	p.line(strings.TrimSpace(`
-## How it is measured
-
-- Each broker is pinned to one processor and the client to another. The client replays requests that it has encoded before
-  and drops what it fetches in the kernel, so that the broker is the limit: "core busy" tells whether it was.
-- Kafka is one node in KRaft mode with its defaults, a heap of 1 GB and G1, as its own start script sets them; firn is one
-  node with its defaults; both with ` + "`log.segment.delete.delay.ms=500`" + `. Both run at once, and one of them idles.
-- Before a row both sides are warmed with the row's own traffic until three runs agree within 5 %. Then come blocks of
-  Kafka, firn, firn, Kafka. A ratio is taken in each block: the median of all is shown, and their range. Topics are new in
-  each run, and gone and synced before the next.
-- Records are pieces of real events with digits drawn anew, which lz4 compresses 3 times and zstd 5 times. MB/s are 10⁶ bytes
-  of record batches as they are sent, after compression.
-- Durability class A: an acknowledgement means the page cache. Kafka's default; firn with
-  ` + "`firn.log.flush.policy=os`" + `. Class B: it means an fsync. Kafka with ` + "`flush.messages=1`" + `; firn's default, ` + "`auto`" + `,
-  which commits in groups. The column "default" is firn with ` + "`auto`" + ` where the row sets another policy.
-- A row is not judged when others used more than a tenth of the machine meanwhile.`))
 }
 
 func (p *page) section(name string, rows []Row, results map[string]Result) {
