@@ -220,3 +220,21 @@ func TestASessionThatWaitsIsWoken(t *testing.T) {
 		}
 	})
 }
+
+// TestASessionWithoutWaitSeesWhatWasAppendedBefore: a partition whose records were not on the disk yet when another one
+// filled the answer is looked at by the next fetch.
+func TestASessionWithoutWaitSeesWhatWasAppendedBefore(t *testing.T) {
+	n := newTestNode(t, nil)
+	c := newSessionClient(n, n.createTopic("a", 2), 2)
+	for round := range 20 {
+		n.produce("a", 1, "on the disk")
+		n.send(produceRequest("a", kafka.TopicID{}, 0, acksNone, batch("in the log")), 9)
+		records := c.advance(c.poll())
+		if records < 2 {
+			records += c.advance(c.poll())
+		}
+		if records != 2 {
+			t.Fatalf("round %d: %d records, want the one of each partition", round, records)
+		}
+	}
+}

@@ -111,7 +111,8 @@ func (m *Manager) read(f *FetchPartition, isolation Isolation, maxBytes int, atL
 		return failed(fmt.Errorf("fetch %s from %d: %w", f.Partition.topicPartition, f.Offset, err)), nil
 	}
 	result.Region = read.Region
-	result.AtEnd = f.Offset >= upTo
+	// What was appended but cannot be read yet is not forgotten: the next fetch may have to wait for it.
+	result.AtEnd = f.Offset >= upTo && result.HighWatermark >= log.EndOffset()
 	return result, nil
 }
 
