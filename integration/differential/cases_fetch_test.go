@@ -4,6 +4,7 @@ package differential
 
 import (
 	"fmt"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
 
@@ -345,7 +346,10 @@ func askTimes(s *script) {
 
 func askAppendTimes(s *script) {
 	topic := s.create("a", "message.timestamp.type", "LogAppendTime")
-	s.produce(topic, plain(s.start, 3), plain(s.start, 3))
+	s.produce(topic, plain(s.start, 3))
+	for before := time.Now().UnixMilli(); time.Now().UnixMilli() <= before; { // the largest is of the second batch
+	}
+	s.produce(topic, plain(s.start, 3))
 	s.askList("before all", topic, 0, listPartition(0, s.start-1000))
 	s.askList("after all", topic, 0, listPartition(0, s.start+3_600_000))
 	s.askList("the largest", topic, 0, listPartition(0, -3))
