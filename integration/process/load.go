@@ -132,11 +132,11 @@ func encodedFetch(topic string, partition int32, offset int64, maxWait time.Dura
 	return encode(request)
 }
 
-// steady produces with a client of its own as long as body runs, one record every pause, and returns how long each
-// took.
-func (n *Node) steady(topic string, pause time.Duration, body func()) (latencies []time.Duration) {
+// steady produces to the topic "beside" with a client of its own as long as body runs, one record every pause, and
+// returns how long each took.
+func (n *Node) steady(pause time.Duration, body func()) (latencies []time.Duration) {
 	n.t.Helper()
-	client := n.Client(kgo.DefaultProduceTopic(topic), kgo.ProducerLinger(0))
+	client := n.Client(kgo.DefaultProduceTopic("beside"), kgo.ProducerLinger(0))
 	stop, done := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(done)

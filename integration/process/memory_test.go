@@ -59,7 +59,7 @@ func TestClientsThatTakeNothingStayWithinTheSettings(t *testing.T) {
 	}
 	sunk(t, node, "cold")
 	before, most := node.resident(), int64(0)
-	latencies := node.steady("beside", 20*time.Millisecond, func() {
+	latencies := node.steady(20*time.Millisecond, func() {
 		stop := make(chan struct{})
 		var clients sync.WaitGroup
 		var conns []net.Conn

@@ -162,7 +162,7 @@ func TestAThousandHostileConnectionsCostNothingAndHarmNobody(t *testing.T) {
 		}
 	}
 	before, most := node.resident(), int64(0)
-	latencies := node.steady("beside", 20*time.Millisecond, func() {
+	latencies := node.steady(20*time.Millisecond, func() {
 		stop := make(chan struct{})
 		var clients sync.WaitGroup
 		var conns []net.Conn
@@ -201,10 +201,10 @@ func TestAFetchLoopWithoutWaitDoesNotStarveOthers(t *testing.T) {
 	node := Serve(t, Options{})
 	node.CreateTopic("empty", 1)
 	node.CreateTopic("beside", 1)
-	quiet := node.steady("beside", 5*time.Millisecond, func() { sample(2*time.Second, func() {}) })
+	quiet := node.steady(5*time.Millisecond, func() { sample(2*time.Second, func() {}) })
 	conn := node.dial(t)
 	loops := 0
-	beside := node.steady("beside", 5*time.Millisecond, func() {
+	beside := node.steady(5*time.Millisecond, func() {
 		fetch := encodedFetch("empty", 0, 0, 0)
 		for end := time.Now().Add(3 * time.Second); time.Now().Before(end); loops++ {
 			if err := conn.exchange(fetch); err != nil {
