@@ -59,7 +59,7 @@ type effort struct {
 
 // thorough is what the page is made with. Kafka's compiler needs 10 GB of a workload.
 var thorough = effort{
-	blocks: 5, runSeconds: 3, mostPerRun: 2e9, warmUpBytes: 12e9, warmUpTime: 90 * time.Second, openSeconds: 6,
+	blocks: 5, runSeconds: 3, mostPerRun: 2e9, warmUpBytes: 12e9, warmUpTime: 2 * time.Minute, openSeconds: 6,
 	startRepeats: 3, scale: 1,
 }
 
