@@ -84,6 +84,7 @@ var imports = []importRow{
 	{packages: ".", may: "broker/... metastore/... retention tiering/..."}, // the composition root knows every part
 	{packages: "cmd/firn/httpapi", may: "broker/admin/view"},
 	{packages: "cmd/firn/demo", may: "cmd/firn/httpapi broker/admin/view"}, // a client, whatever node it is shown
+	{packages: "cmd/firn/bench", testsMay: "."},                            // a client, whatever clusters it is shown
 	{
 		packages: "cmd/firn",
 		may:      ". cmd/firn/... broker/admin/view broker/record broker/storage metastore/command tiering/segment",

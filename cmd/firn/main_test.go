@@ -73,7 +73,7 @@ func TestEveryCommandSpeaksJSONAndSaysWhatItDoes(t *testing.T) {
 func TestFormatHelpNeedsNeitherArgumentsNorACluster(t *testing.T) {
 	for _, args := range [][]string{
 		{"topic", "create"}, {"topic", "describe"}, {"topic", "list"}, {"topic", "alter"}, {"topic", "delete"},
-		{"produce"}, {"consume"}, {"tier", "status"}, {"tier", "ls"}, {"version"},
+		{"produce"}, {"consume"}, {"bench", "produce"}, {"bench", "consume"}, {"bench", "e2e"}, {"tier", "status"}, {"tier", "ls"}, {"version"},
 	} {
 		got := firn(t, "", append(args, "--format", "help")...)
 		if got.status != 0 || !strings.HasPrefix(got.out, "{\n") || !strings.Contains(got.out, `": `) {
@@ -133,6 +133,32 @@ func TestAWrongCommandLineIsOneLineAndStatusTwo(t *testing.T) {
 		{"consume x --filter-key (", "--filter-key"},
 		{"consume x --filter-header =v", "has no key"},
 		{"consume x -f raw", `unknown format "raw"`},
+		{"bench", "a command is missing"},
+		{"bench produce x y", "accepts at most 1 arg(s)"},
+		{"bench produce --rate fast", "is not a rate"},
+		{"bench produce -s 0", "--record-size must be at least 1"},
+		{"bench produce -s 1g", "--record-size must be at most"},
+		{"bench produce -d 0s", "there is no end"},
+		{"bench produce -d -1s", "must not be negative"},
+		{"bench produce -n -1", "--records must not be negative"},
+		{"bench produce --clients 0", "--clients must be between"},
+		{"bench produce --keys -1", "--keys must be between"},
+		{"bench produce --acks 1 --in-flight 0", "--in-flight must be between"},
+		{"bench produce --in-flight 1", "--in-flight needs --idempotent=false"},
+		{"bench produce x --keep", "--keep is for a topic that is made"},
+		{"bench e2e x -p 2", "--partitions is for a topic that is made"},
+		{"bench produce -c a", "is not KEY=VALUE"},
+		{"bench produce --acks 2", "unknown --acks"},
+		{"bench e2e --rate 0", "--rate must be positive"},
+		{"bench e2e -s 40", "--record-size must be at least 49"},
+		{"bench consume", "firn bench consume TOPIC"},
+		{"bench consume x -o middle", "is not start, end"},
+		{"bench consume x -n -1", "--records must not be negative"},
+		{"bench consume x -d -1s", "--duration must not be negative"},
+		{"bench consume x --clients 0", "--clients must be between"},
+		{"bench consume x --fetch-max-bytes 1k", "no less than --fetch-partition-bytes"},
+		{"bench consume x --fetch-min-bytes 0", "--fetch-min-bytes must be between"},
+		{"bench consume x --fetch-max-wait 0s", "--fetch-max-wait must be between"},
 		{"tier ls", "firn tier ls TOPIC"},
 	} {
 		got := firn(t, "", strings.Fields(test.line)...)
@@ -149,7 +175,7 @@ func TestCL02ABadBrokerFailsAtOnce(t *testing.T) {
 	address := closedPort(t)
 	for _, line := range []string{
 		"topic list", "topic create x", "topic describe x", "topic alter x -c a=1", "topic delete x",
-		"produce x", "consume x", "consume x --follow",
+		"produce x", "consume x", "consume x --follow", "bench produce", "bench consume x", "bench e2e x",
 	} {
 		got := firn(t, "record\n", append(strings.Fields(line), "-b", address)...)
 		want := "firn: cannot reach a broker at " + address +

@@ -32,6 +32,7 @@ func rootCommand() *cobra.Command {
 		consumeCommand(),
 		tierCommand(),
 		logCommand(),
+		benchCommand(),
 		versionCommand(),
 	)
 	// One line on stderr is all that a failure prints (main.go): no usage text that pushes it off the screen.

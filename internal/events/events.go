@@ -31,8 +31,8 @@ func Read(packed io.Reader) (Events, error) {
 	return lines, nil
 }
 
-// Values are so many records of exactly so many bytes, each a run of events from a random one on. Digits are drawn anew,
-// so that no event comes twice: a codec would find it.
+// Values are so many records of exactly so many bytes, each a run of events from a random one on. Digits are drawn
+// anew, so that no event comes twice: a codec would find it.
 func (e Events) Values(random *rand.Rand, count, size int) [][]byte {
 	values := make([][]byte, count)
 	for i := range values {
