@@ -194,7 +194,7 @@ func (c *connection) handle(frame frame) error {
 		return err
 	}
 	c.clientID = req.ClientID
-	waited, err := c.awaitRoom(req.Key, frame)
+	waited, taken, err := c.awaitRoom(req.Key, frame)
 	if err != nil {
 		c.frames.release(frame)
 		return err
@@ -207,38 +207,42 @@ func (c *connection) handle(frame frame) error {
 	req.Body, req.Frame = nil, nil
 	c.frames.release(frame)
 	if err != nil {
+		c.server.answers.adjust(-taken)
 		return err
 	}
 	pending.times.handled = c.clock()
 	pending.times.ready = pending.times.handled
-	c.charge(&pending)
+	c.charge(&pending, taken)
 	return c.answer(pending)
 }
 
-// awaitRoom waits while there is no memory for another answer; those to Produce are small. It tells for how long the
-// request has waited for memory in all.
-func (c *connection) awaitRoom(key int16, frame frame) (waited time.Duration, err error) {
-	if key == wire.KeyProduce || c.server.answers.hasRoom() {
-		return frame.waited, nil
+// awaitRoom takes memory for an answer, and waits while there is none; answers to Produce are small. waited is how long
+// the request has waited for memory in all.
+func (c *connection) awaitRoom(key int16, frame frame) (waited time.Duration, taken int64, err error) {
+	if key == wire.KeyProduce {
+		return frame.waited, 0, nil
+	}
+	if c.server.answers.tryTake(expectedAnswer) {
+		return frame.waited, expectedAnswer, nil
 	}
 	began := c.clock()
-	if err := c.server.answers.room(c.info.Context); err != nil {
-		return 0, err
+	if err := c.server.answers.take(c.info.Context, expectedAnswer); err != nil {
+		return 0, 0, err
 	}
-	return frame.waited + c.clock() - began, nil
+	return frame.waited + c.clock() - began, expectedAnswer, nil
 }
 
 // countedFrom is the size from which an answer in memory counts against the limits. Smaller ones are bounded by the
 // number of replies in flight.
 const countedFrom = 4 << 10
 
-// charge counts the memory of an answer that is there.
-func (c *connection) charge(reply *pendingReply) {
+// charge counts the memory of an answer that is there, in place of what was taken for it.
+func (c *connection) charge(reply *pendingReply, taken int64) {
 	if size := reply.Response.BytesInMemory(); size >= countedFrom {
 		reply.bytes = size
-		c.server.answers.charge(size)
 		c.held.Add(size)
 	}
+	c.server.answers.adjust(reply.bytes - taken)
 }
 
 // run calls the handler. A panic in it costs this connection and no other.
@@ -318,7 +322,7 @@ func (c *connection) settle(reply pendingReply) {
 	}
 	if reply.bytes > 0 {
 		c.held.Add(-reply.bytes)
-		c.server.answers.giveBack(reply.bytes)
+		c.server.answers.adjust(-reply.bytes)
 	}
 	if reply.queued > 0 {
 		c.answers.Release(reply.queued)

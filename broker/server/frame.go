@@ -141,7 +141,7 @@ func (r *frameReader) release(f frame) {
 	f.Release()
 	r.holding = false
 	if f.counted > 0 {
-		r.connection.server.requests.giveBack(f.counted)
+		r.connection.server.requests.adjust(-f.counted)
 	}
 }
 

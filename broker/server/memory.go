@@ -12,8 +12,9 @@ import (
 // others from sending records.
 //
 // How large a request becomes is known before it is read: its memory is taken first. How large an answer becomes is
-// known when it is made: it is charged then, whatever the bound, and who would begin another one waits for room.
-// A writer whose connection holds answers never waits for room, so that they can be sent and their memory come back.
+// known when it is made: what most need is taken before, so that handlers that run at the same moment know of each
+// other, and put right then, whatever the bound. A writer whose connection holds answers never waits, so that they can
+// be sent and their memory come back.
 type memory struct {
 	limit int64
 	used  atomic.Int64 // written under mu
@@ -29,16 +30,29 @@ type memoryWait struct {
 
 func newMemory(limit int64) *memory { return &memory{limit: limit} }
 
+// expectedAnswer is what is taken for an answer before it is known.
+const expectedAnswer = 1 << 20
+
+// tryTake takes n bytes if nobody has to wait for that.
+func (m *memory) tryTake(n int64) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.queue.Len() > 0 || !m.fits(n) {
+		return false
+	}
+	m.used.Add(n)
+	return true
+}
+
 // take waits until n bytes may be used, or ctx ends. More than there may ever be is what there may be.
 func (m *memory) take(ctx context.Context, n int64) error {
-	m.mu.Lock()
-	if m.queue.Len() == 0 && m.fits(n) {
-		m.used.Add(n)
-		m.mu.Unlock()
+	if m.tryTake(n) {
 		return nil
 	}
+	m.mu.Lock()
 	wait := &memoryWait{n, make(chan struct{})}
 	place := m.queue.PushBack(wait)
+	m.grant() // something may have come back meanwhile
 	m.mu.Unlock()
 	select {
 	case <-wait.granted:
@@ -63,18 +77,14 @@ func (m *memory) fits(n int64) bool {
 	return used <= 0 || used <= m.limit-n
 }
 
-// charge counts n bytes that are there already.
-func (m *memory) charge(n int64) {
+// adjust counts n bytes more that are there already, or gives back what is no longer.
+func (m *memory) adjust(n int64) {
+	if n == 0 {
+		return
+	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.used.Add(n)
-}
-
-// giveBack returns what was taken or charged.
-func (m *memory) giveBack(n int64) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.used.Add(-n)
 	m.grant()
 }
 
@@ -91,24 +101,9 @@ func (m *memory) grant() {
 	}
 }
 
-// hasRoom tells whether less is used than may be.
-func (m *memory) hasRoom() bool { return m.used.Load() < m.limit }
-
 // contended tells whether somebody waits.
 func (m *memory) contended() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.queue.Len() > 0
-}
-
-// room waits until less is used than may be. Almost always that is one look.
-func (m *memory) room(ctx context.Context) error {
-	if m.hasRoom() {
-		return nil
-	}
-	if err := m.take(ctx, 1); err != nil {
-		return err
-	}
-	m.giveBack(1)
-	return nil
 }

@@ -170,21 +170,22 @@ func (c *connection) complete(reply *pendingReply) (err error) {
 	if !reply.ready() {
 		return context.Cause(c.info.Context)
 	}
-	if reply.Finish != nil && c.held.Load() == 0 {
-		if err := c.server.answers.room(c.info.Context); err != nil {
+	finish := reply.Finish
+	if finish != nil {
+		if c.held.Load() > 0 {
+			c.server.answers.adjust(expectedAnswer)
+		} else if err := c.server.answers.take(c.info.Context, expectedAnswer); err != nil {
 			return err
 		}
-	}
-	finish := reply.Finish
-	reply.Finish, reply.Cancel = nil, nil
-	if finish != nil {
+		reply.Finish, reply.Cancel = nil, nil
 		defer func() {
 			if recovered := recover(); recovered != nil {
+				c.server.answers.adjust(-expectedAnswer)
 				err = c.panicked(recovered)
 			}
 		}()
 		reply.Response = finish()
-		c.charge(reply)
+		c.charge(reply, expectedAnswer)
 	}
 	if finish != nil || reply.Wait != nil {
 		reply.times.ready = c.clock()
