@@ -34,6 +34,7 @@ type connection struct {
 	queue    chan pendingReply
 	owed     atomic.Int64  // replies in the queue or being sent by the writer
 	writer   chan struct{} // closed when the writer has ended; nil before it was started
+	holds    chan struct{} // tells the writer, while it waits for memory, that the connection holds some; as writer
 	// answers counts bytes of answers that wait in the queue, held those of all that are not yet sent.
 	answers *semaphore.Weighted
 	held    atomic.Int64
@@ -226,7 +227,7 @@ func (c *connection) awaitRoom(key int16, frame frame) (waited time.Duration, ta
 		return frame.waited, expectedAnswer, nil
 	}
 	began := c.clock()
-	if err := c.server.answers.take(c.info.Context, expectedAnswer); err != nil {
+	if err := c.server.answers.take(c.info.Context, expectedAnswer, nil); err != nil {
 		return 0, 0, err
 	}
 	return frame.waited + c.clock() - began, expectedAnswer, nil
@@ -241,6 +242,10 @@ func (c *connection) charge(reply *pendingReply, taken int64) {
 	if size := reply.Response.BytesInMemory(); size >= countedFrom {
 		reply.bytes = size
 		c.held.Add(size)
+		select {
+		case c.holds <- struct{}{}:
+		default: // the writer was told, or there is none
+		}
 	}
 	c.server.answers.adjust(reply.bytes - taken)
 }
@@ -300,7 +305,7 @@ func (c *connection) enqueue(reply pendingReply) error {
 		reply.queued = queued
 	}
 	if c.writer == nil {
-		c.writer = make(chan struct{})
+		c.writer, c.holds = make(chan struct{}), make(chan struct{}, 1)
 		go c.writeReplies()
 	}
 	c.owed.Add(1)

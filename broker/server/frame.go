@@ -126,7 +126,7 @@ func (r *frameReader) count(f *frame, size int) error {
 		return nil
 	}
 	began := r.connection.clock()
-	if err := r.connection.server.requests.take(r.connection.info.Context, int64(size)); err != nil {
+	if err := r.connection.server.requests.take(r.connection.info.Context, int64(size), nil); err != nil {
 		return err
 	}
 	f.counted, f.waited = int64(size), r.connection.clock()-began

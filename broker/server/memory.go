@@ -44,8 +44,9 @@ func (m *memory) tryTake(n int64) bool {
 	return true
 }
 
-// take waits until n bytes may be used, or ctx ends. More than there may ever be is what there may be.
-func (m *memory) take(ctx context.Context, n int64) error {
+// take waits until n bytes may be used, or ctx ends. More than there may ever be is what there may be. What comes
+// through bypass, which may be nil, ends the wait, and the bytes are taken whatever the bound.
+func (m *memory) take(ctx context.Context, n int64, bypass <-chan struct{}) error {
 	if m.tryTake(n) {
 		return nil
 	}
@@ -57,18 +58,23 @@ func (m *memory) take(ctx context.Context, n int64) error {
 	select {
 	case <-wait.granted:
 		return nil
+	case <-bypass:
 	case <-ctx.Done():
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	select {
 	case <-wait.granted:
-		m.used.Add(-n)
 	default:
 		m.queue.Remove(place)
+		m.used.Add(n)
+	}
+	err := ctx.Err()
+	if err != nil {
+		m.used.Add(-n)
 	}
 	m.grant()
-	return ctx.Err()
+	return err
 }
 
 // fits needs mu. What is larger than the limit fits when there is nothing else.

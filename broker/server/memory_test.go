@@ -17,11 +17,11 @@ func TestMemoryMakesThoseWaitWhoWouldNeedTooMuch(t *testing.T) {
 		m := newMemory(100)
 		take := func(n int64) <-chan error {
 			done := make(chan error, 1)
-			go func() { done <- m.take(t.Context(), n) }()
+			go func() { done <- m.take(t.Context(), n, nil) }()
 			synctest.Wait()
 			return done
 		}
-		if err := m.take(t.Context(), 70); err != nil {
+		if err := m.take(t.Context(), 70, nil); err != nil {
 			t.Fatal(err)
 		}
 		large, small := take(40), take(20)
@@ -30,7 +30,7 @@ func TestMemoryMakesThoseWaitWhoWouldNeedTooMuch(t *testing.T) {
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		gone := make(chan error, 1)
-		go func() { gone <- m.take(ctx, 10) }()
+		go func() { gone <- m.take(ctx, 10, nil) }()
 		synctest.Wait()
 		cancel()
 		if err := <-gone; err == nil {
@@ -49,7 +49,7 @@ func TestMemoryMakesThoseWaitWhoWouldNeedTooMuch(t *testing.T) {
 			t.Error("there is room beyond the limit")
 		}
 		m.adjust(-1060)
-		if err := m.take(t.Context(), 500); err != nil { // more than there may ever be
+		if err := m.take(t.Context(), 500, nil); err != nil { // more than there may ever be
 			t.Error(err)
 		}
 		m.adjust(-500)

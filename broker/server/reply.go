@@ -172,9 +172,13 @@ func (c *connection) complete(reply *pendingReply) (err error) {
 	}
 	finish := reply.Finish
 	if finish != nil {
+		select {
+		case <-c.holds: // of earlier
+		default:
+		}
 		if c.held.Load() > 0 {
 			c.server.answers.adjust(expectedAnswer)
-		} else if err := c.server.answers.take(c.info.Context, expectedAnswer); err != nil {
+		} else if err := c.server.answers.take(c.info.Context, expectedAnswer, c.holds); err != nil {
 			return err
 		}
 		reply.Finish, reply.Cancel = nil, nil
