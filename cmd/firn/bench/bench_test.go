@@ -274,6 +274,17 @@ func TestAClusterThatDoesNotAnswerEndsTheRun(t *testing.T) {
 	})
 }
 
+func TestAWaitForTheNextRecordIsNoStall(t *testing.T) {
+	inBubble(t, nil, func(t *testing.T, c *cluster) {
+		l := load(c.producer())
+		l.PerSecond, l.Records, l.Timeout = 0.1, 3, 5*time.Second
+		got, err := l.Run(t.Context(), t.Context())
+		if want := 20*time.Second + roundTrip; err != nil || got.Records != 3 || got.Elapsed != want {
+			t.Errorf("%+v, error %v, want it to take %v", got, err, want)
+		}
+	})
+}
+
 // reader consumes both partitions from now on.
 func (c *cluster) reader() *kgo.Client {
 	end := kgo.NewOffset().At(c.records() / 2)

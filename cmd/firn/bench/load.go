@@ -116,7 +116,10 @@ func (l *Load) measured() phase {
 // phase begins now. A duration of 0 is none.
 func (l *Load) phase(duration time.Duration, records int64) phase {
 	now := time.Now()
-	p := phase{began: now, schedule: latency.NewSchedule(now, max(l.PerSecond, 1)), open: l.PerSecond > 0, total: records}
+	p := phase{began: now, total: records}
+	if l.PerSecond > 0 {
+		p.open, p.schedule = true, latency.NewSchedule(now, l.PerSecond)
+	}
 	if duration == 0 {
 		return p
 	}
