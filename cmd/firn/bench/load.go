@@ -161,7 +161,7 @@ func (l *Load) result(ctx, interrupt context.Context, p phase, senders []*sender
 	if !total.last.IsZero() {
 		total.Elapsed = total.last.Sub(p.began)
 	}
-	if p.open && p.bounded && interrupt.Err() == nil {
+	if p.open && p.bounded && interrupt.Err() == nil && ctx.Err() == nil {
 		total.Unsent = p.total - given
 	}
 	return total.Produced, context.Cause(ctx)
