@@ -13,6 +13,7 @@ import (
 	"sync"
 
 	pebblevfs "github.com/cockroachdb/pebble/v2/vfs"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/firnlog/firn/broker/storage"
 	"github.com/firnlog/firn/internal/config"
@@ -44,17 +45,21 @@ func (n *Node) openMetadata(ctx context.Context) error {
 		return fmt.Errorf("%s is in use: is another firn running on it? stop it, or give another --data-dir: %w", dir, err)
 	}
 	n.onClose("the metadata directory's lock", lock.Close)
-	databases := n.databaseFS()
-
-	n.state, err = state.Open(state.Options{
-		FS: databases, Dir: path.Join(dir, "state"), Logger: n.logger, OnFatal: n.failure,
-	})
+	stateOptions := state.Options{
+		FS: n.databaseFS(), Dir: path.Join(dir, "state"), Logger: n.logger, OnFatal: n.failure,
+	}
+	raftOptions := stateOptions
+	raftOptions.Dir = path.Join(dir, "raft")
+	if err := createBoth(stateOptions, raftOptions); err != nil {
+		return err
+	}
+	n.state, err = state.Open(stateOptions)
 	if err != nil {
 		return err
 	}
 	n.onClose("the state database", n.state.Close)
 	n.meta, err = metastore.Open(metastore.Options{
-		FS: databases, Dir: path.Join(dir, "raft"), NodeID: n.config.NodeID, State: n.state,
+		FS: raftOptions.FS, Dir: raftOptions.Dir, NodeID: n.config.NodeID, State: n.state,
 		Logger: n.logger, Registerer: n.deps.Registry,
 	})
 	if err != nil {
@@ -71,6 +76,14 @@ func (n *Node) openMetadata(ctx context.Context) error {
 	live := n.liveAt(n.meta.Image())
 	n.live.Store(&live)
 	return nil
+}
+
+// createBoth makes the databases of a first start, side by side: each waits for the disk most of the time.
+func createBoth(first, second state.Options) error {
+	var both errgroup.Group
+	both.Go(func() error { return state.Create(first) })
+	both.Go(func() error { return state.Create(second) })
+	return both.Wait()
 }
 
 // databaseFS is where the two databases live. As long as firn.log.dirs.reserve.bytes asks for some room to be left, a

@@ -11,9 +11,26 @@ import (
 // newSuffix ends the name of a folder in which a database is being made.
 const newSuffix = ".new"
 
-// create makes an empty database. Pebble brings a new one up to date version by version, with a few syncs for each,
-// which is most of the time that a first start takes. So it is made in a folder aside without any, then everything is
-// synced once, and the folder gets its name. What a crash leaves of it is thrown away by the next attempt.
+// Create makes an empty database, unless there is one. Open does so, too: who needs several makes them at once with
+// Create, since most of the time of it is waiting for the disk.
+func Create(options Options) error {
+	if err := createMissing(options); err != nil {
+		return fmt.Errorf("make the database in %s: %w", options.Dir, err)
+	}
+	return nil
+}
+
+func createMissing(options Options) error {
+	found, err := exists(options)
+	if err != nil || found {
+		return err
+	}
+	return create(options)
+}
+
+// create makes an empty database. Pebble brings a new one up to date version by version, with a file and a few syncs
+// for each, which is most of the time that a first start takes. So it is made in memory, what is left of it is written
+// to a folder aside, and the folder gets its name. What a crash leaves of it is thrown away by the next attempt.
 //
 // That the database is opened and closed here has a second reason: its first write-ahead log is in an old format, which
 // does not tell damage from a torn tail (see wal.go), and stays empty this way.
@@ -32,13 +49,13 @@ func create(options Options) error {
 	if err := mkdirAllDurable(fsys, parent); err != nil {
 		return err
 	}
-	unsynced := options
-	unsynced.FS, unsynced.Dir = unsyncedFS{fsys}, aside
-	if err := openAndClose(unsynced); err != nil {
+	draft := options
+	draft.FS, draft.Dir = vfs.NewMem(), "draft"
+	if err := openAndClose(draft); err != nil {
 		return err
 	}
-	if err := syncFolder(fsys, aside); err != nil {
-		return err
+	if _, err := vfs.Clone(draft.FS, fsys, draft.Dir, aside, vfs.CloneSync); err != nil {
+		return fmt.Errorf("write it to %s: %w", aside, err)
 	}
 	if err := fsys.Rename(aside, dir); err != nil {
 		return err
@@ -74,24 +91,6 @@ func mkdirAllDurable(fsys vfs.FS, dir string) error {
 	return nil
 }
 
-// syncFolder makes the files of a folder durable.
-func syncFolder(fsys vfs.FS, dir string) error {
-	names, err := fsys.List(dir)
-	if err != nil {
-		return err
-	}
-	for _, name := range names {
-		file, err := fsys.Open(fsys.PathJoin(dir, name))
-		if err != nil {
-			return err
-		}
-		if err := errors.Join(file.Sync(), file.Close()); err != nil {
-			return fmt.Errorf("sync %s in %s: %w", name, dir, err)
-		}
-	}
-	return syncDir(fsys, dir)
-}
-
 func syncDir(fsys vfs.FS, dir string) error {
 	if dir == "" {
 		dir = "."
@@ -102,35 +101,3 @@ func syncDir(fsys vfs.FS, dir string) error {
 	}
 	return errors.Join(folder.Sync(), folder.Close())
 }
-
-// unsyncedFS is a file system whose syncs do nothing.
-type unsyncedFS struct{ vfs.FS }
-
-func (u unsyncedFS) Create(name string, category vfs.DiskWriteCategory) (vfs.File, error) {
-	return unsynced(u.FS.Create(name, category))
-}
-
-func (u unsyncedFS) OpenReadWrite(
-	name string, category vfs.DiskWriteCategory, opts ...vfs.OpenOption,
-) (vfs.File, error) {
-	return unsynced(u.FS.OpenReadWrite(name, category, opts...))
-}
-
-func (u unsyncedFS) OpenDir(name string) (vfs.File, error) { return unsynced(u.FS.OpenDir(name)) }
-
-func (u unsyncedFS) ReuseForWrite(oldName, newName string, category vfs.DiskWriteCategory) (vfs.File, error) {
-	return unsynced(u.FS.ReuseForWrite(oldName, newName, category))
-}
-
-func unsynced(file vfs.File, err error) (vfs.File, error) {
-	if err != nil {
-		return nil, err
-	}
-	return unsyncedFile{file}, nil
-}
-
-type unsyncedFile struct{ vfs.File }
-
-func (unsyncedFile) Sync() error                { return nil }
-func (unsyncedFile) SyncData() error            { return nil }
-func (unsyncedFile) SyncTo(int64) (bool, error) { return true, nil }

@@ -46,14 +46,8 @@ func Open(options Options) (*DB, error) {
 }
 
 func open(options Options) (*DB, error) {
-	found, err := exists(options)
-	if err != nil {
+	if err := createMissing(options); err != nil {
 		return nil, err
-	}
-	if !found {
-		if err := create(options); err != nil {
-			return nil, err
-		}
 	}
 	if err := checkLogs(options.FS, options.Dir); err != nil {
 		return nil, err
