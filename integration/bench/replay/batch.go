@@ -3,14 +3,12 @@
 package replay
 
 import (
-	"bytes"
-	"compress/gzip"
 	"fmt"
-	"io"
 	"math/rand/v2"
 	"os"
 
 	"github.com/firnlog/firn/broker/record"
+	"github.com/firnlog/firn/internal/events"
 )
 
 // Shape is what a producer sends.
@@ -28,48 +26,21 @@ type Batch struct {
 	Uncompressed int64 // bytes of the batch without its codec
 }
 
-// Events are lines of text that look like somebody's data, for a codec to work on.
-type Events [][]byte
+// Events are what batches are made of.
+type Events struct{ events.Events }
 
 // LoadEvents reads lines from a file that gzip has packed.
 func LoadEvents(name string) (Events, error) {
 	file, err := os.Open(name)
 	if err != nil {
-		return nil, err
+		return Events{}, err
 	}
 	defer file.Close()
-	unpacked, err := gzip.NewReader(file)
+	lines, err := events.Read(file)
 	if err != nil {
-		return nil, fmt.Errorf("unpack %s: %w", name, err)
+		return Events{}, fmt.Errorf("%s: %w", name, err)
 	}
-	text, err := io.ReadAll(unpacked)
-	if err != nil {
-		return nil, fmt.Errorf("unpack %s: %w", name, err)
-	}
-	events := Events(bytes.Split(bytes.TrimSpace(text), []byte("\n")))
-	if len(events) < 1000 {
-		return nil, fmt.Errorf("%s holds %d events, too few to look like somebody's data", name, len(events))
-	}
-	return events, nil
-}
-
-// Values are so many records of exactly so many bytes, each a run of events from a random one on. Digits are drawn
-// anew, so that no event comes twice: a codec would find it.
-func (e Events) Values(random *rand.Rand, count, size int) [][]byte {
-	values := make([][]byte, count)
-	for i := range values {
-		value := make([]byte, 0, size+1024)
-		for next := random.IntN(len(e)); len(value) < size; next = (next + 1) % len(e) {
-			value = append(value, e[next]...)
-		}
-		values[i] = value[:size]
-		for at, char := range values[i] {
-			if char >= '0' && char <= '9' {
-				values[i][at] = '0' + byte(random.IntN(10))
-			}
-		}
-	}
-	return values
+	return Events{lines}, nil
 }
 
 // largestBatch is Kafka's max.message.bytes less a little: a larger batch is refused.
