@@ -16,7 +16,7 @@ import (
 )
 
 // connection serves one client. Its reader takes frames and runs handlers; answers that are ready while none is owed
-// are sent by the reader itself, all others go through a bounded queue to a writer, which is started with the first of
+// are sent by the reader itself, two at a time where the client sends on without waiting; all others go through a bounded queue to a writer, which is started with the first of
 // them. Reader and writer never send at the same time: the reader only does while owed is zero, and only the reader
 // makes it grow.
 type connection struct {
@@ -32,9 +32,10 @@ type connection struct {
 	metrics  *listenerMetrics
 	clientID string // of the last request
 	queue    chan pendingReply
-	owed     atomic.Int64  // replies in the queue or being sent by the writer
-	writer   chan struct{} // closed when the writer has ended; nil before it was started
-	holds    chan struct{} // tells the writer, while it waits for memory, that the connection holds some; as writer
+	owed     atomic.Int64   // replies in the queue or being sent by the writer
+	unsent   []pendingReply // ready answers that the reader has not sent yet, see mayWait; empty while any are owed
+	writer   chan struct{}  // closed when the writer has ended; nil before it was started
+	holds    chan struct{}  // tells the writer, while it waits for memory, that the connection holds some; as writer
 	// answers counts bytes of answers that wait in the queue, held those of all that are not yet sent.
 	answers *semaphore.Weighted
 	held    atomic.Int64
@@ -101,6 +102,7 @@ func (c *connection) serve() {
 	// Whatever ends the connection from outside must also end reads and writes that are under way.
 	stopWatching := context.AfterFunc(c.info.Context, func() { _ = c.conn.Close() })
 	err := c.readRequests()
+	_ = c.sendUnsent() // whether that fails or not, the connection ends for the first reason
 	c.logEnd(err)
 	close(c.queue)
 	if c.writer != nil {
@@ -226,6 +228,9 @@ func (c *connection) awaitRoom(key int16, frame frame) (waited time.Duration, ta
 	if c.server.answers.tryTake(expectedAnswer) {
 		return frame.waited, expectedAnswer, nil
 	}
+	if err := c.sendUnsent(); err != nil {
+		return 0, 0, err
+	}
 	began := c.clock()
 	if err := c.server.answers.take(c.info.Context, expectedAnswer, nil); err != nil {
 		return 0, 0, err
@@ -282,15 +287,48 @@ func (c *connection) answer(reply pendingReply) error {
 		c.settle(reply)
 	case reply.Close != nil && reply.Response == nil && reply.Finish == nil: // nothing to send
 	case reply.Wait == nil && reply.Finish == nil && c.owed.Load() == 0:
-		if err := c.send([]pendingReply{reply}); err != nil {
+		c.unsent = append(c.unsent, reply)
+		if c.mayWait(&reply) {
+			return nil
+		}
+		if err := c.sendUnsent(); err != nil {
 			return err
 		}
 	default:
-		if err := c.enqueue(reply); err != nil {
+		if err := errors.Join(c.sendUnsent(), c.enqueue(reply)); err != nil {
 			return err
 		}
 	}
 	return reply.Close
+}
+
+const (
+	// maxUnsent is how many answers the reader sends at once. Half of what a client has in flight would be best, since it
+	// then makes new requests while we handle the other half; most have five.
+	maxUnsent = 2
+	// maxUnsentWait is how long after the first of them was begun another one may still be waited for.
+	maxUnsentWait = time.Millisecond
+)
+
+// mayWait tells whether an answer that could be sent may wait for that of the next request, so that one system call
+// sends both: waking a client costs more than handling a small request does. The next request has begun to come and is
+// small; the reader sends what waits before it waits itself, for whatever.
+func (c *connection) mayWait(reply *pendingReply) bool {
+	return c.sender.raw != nil && c.frames.nextIsSmall() && len(c.unsent) < maxUnsent &&
+		reply.Close == nil && reply.Response != nil && reply.Response.Throttle() == 0 &&
+		reply.Response.Size() < countedFrom &&
+		reply.times.handled-c.unsent[0].times.started < maxUnsentWait
+}
+
+// sendUnsent sends the answers that wait for others.
+func (c *connection) sendUnsent() error {
+	if len(c.unsent) == 0 {
+		return nil
+	}
+	err := c.send(c.unsent)
+	clear(c.unsent)
+	c.unsent = c.unsent[:0]
+	return err
 }
 
 // enqueue hands a reply to the writer. It blocks while too many replies, or too many bytes of them, are in flight:

@@ -51,25 +51,30 @@ func (e *frameSizeError) Error() string {
 // frame is one request's bytes, without the length prefix.
 type frame struct {
 	*wire.Buffer
+	size    int           // of the frame; the buffer may have more
 	counted int64         // bytes taken from Server.requests
 	waited  time.Duration // how long that took
 }
+
+// Bytes are those of the frame.
+func (f frame) Bytes() []byte { return f.Buffer.Bytes()[:f.size] }
 
 // frameReader reads frames from a connection. What it reserves is bound to what the client has really sent.
 type frameReader struct {
 	connection *connection
 	prefix     [lengthPrefixSize + wire.PrefixSize]byte
+	carried    int       // bytes of the next frame's prefix that came with the last frame
 	lastRead   time.Time // when bytes came last
 	deadline   time.Time // as set on the connection; the zero time means none
 	frameBegan time.Time // zero between two frames
 	frameSize  int32
 	holding    bool // the frame's memory has been taken
+	ready      readyReader
 }
 
 // next reads one frame. Length, API key and version are checked before any memory is taken for the rest.
 func (r *frameReader) next() (frame, error) {
-	r.frameBegan, r.frameSize = time.Time{}, 0
-	n, err := r.fill(r.prefix[:], lengthPrefixSize)
+	n, err := r.begin()
 	if err != nil {
 		return frame{}, err
 	}
@@ -89,34 +94,69 @@ func (r *frameReader) next() (frame, error) {
 	return r.body(int(r.frameSize))
 }
 
+// begin reads at least the length of the next frame into prefix.
+func (r *frameReader) begin() (filled int, err error) {
+	r.frameBegan, r.frameSize = time.Time{}, 0
+	if r.carried > 0 {
+		if err := r.connection.awaitUnmuted(); err != nil {
+			return 0, err
+		}
+		r.lastRead = time.Now() // the client is not to blame for the time in which the last frame was handled
+		r.frameBegan = r.lastRead
+		filled, r.carried = r.carried, 0
+	}
+	if filled < lengthPrefixSize {
+		n, err := r.fill(r.prefix[filled:], lengthPrefixSize-filled)
+		return filled + n, err
+	}
+	return filled, nil
+}
+
+// nextIsSmall tells whether a frame follows whose size is known already and whose memory is taken on the client's word.
+func (r *frameReader) nextIsSmall() bool {
+	return r.carried == len(r.prefix) && binary.BigEndian.Uint32(r.prefix[:]) <= directFrame
+}
+
 // body reads a frame whose prefix has been read and accepted.
 func (r *frameReader) body(size int) (frame, error) {
-	var f frame
+	f := frame{size: size}
 	step := size
 	if size > directFrame {
 		step = firstStep
 	} else if err := r.count(&f, size); err != nil {
 		return frame{}, err
 	}
-	f.Buffer = r.connection.server.pool.Get(step)
-	filled := copy(f.Bytes(), r.prefix[lengthPrefixSize:])
+	f.Buffer = r.buffer(step, size)
+	filled := copy(f.Buffer.Bytes(), r.prefix[lengthPrefixSize:])
 	for {
-		if _, err := r.fill(f.Bytes()[filled:], len(f.Bytes())-filled); err != nil {
+		n, err := r.fill(f.Buffer.Bytes()[filled:], step-filled)
+		if err != nil {
 			r.release(f)
 			return frame{}, err
 		}
-		if filled = len(f.Bytes()); filled == size {
+		if filled += n; step == size {
+			r.carried = copy(r.prefix[:], f.Buffer.Bytes()[size:filled])
 			return f, nil
 		}
 		if err := r.count(&f, size); err != nil {
 			r.release(f)
 			return frame{}, err
 		}
-		larger := r.connection.server.pool.Get(min(size, filled*growth))
-		copy(larger.Bytes(), f.Bytes())
+		step = min(size, filled*growth)
+		larger := r.buffer(step, size)
+		copy(larger.Bytes(), f.Buffer.Bytes())
 		f.Release()
 		f.Buffer = larger
 	}
+}
+
+// buffer takes memory for the first step bytes of a frame. If that is all of it, there is room for the prefix of the
+// next frame as well, which saves a system call where a client does not wait for an answer before it sends more.
+func (r *frameReader) buffer(step, size int) *wire.Buffer {
+	if step == size {
+		step += len(r.prefix)
+	}
+	return r.connection.server.pool.Get(step)
 }
 
 // count takes the frame's memory from what all connections may have in flight, once, and waits for it if need be. The
@@ -125,8 +165,16 @@ func (r *frameReader) count(f *frame, size int) error {
 	if f.counted > 0 || size <= uncountedFrame {
 		return nil
 	}
+	requests := r.connection.server.requests
+	if requests.tryTake(int64(size)) {
+		f.counted, r.holding = int64(size), true
+		return nil
+	}
+	if err := r.connection.sendUnsent(); err != nil {
+		return err
+	}
 	began := r.connection.clock()
-	if err := r.connection.server.requests.take(r.connection.info.Context, int64(size), nil); err != nil {
+	if err := requests.take(r.connection.info.Context, int64(size), nil); err != nil {
 		return err
 	}
 	f.counted, f.waited = int64(size), r.connection.clock()-began
@@ -157,7 +205,7 @@ func (r *frameReader) fill(p []byte, atLeast int) (int, error) {
 		if err := r.arm(); err != nil {
 			return filled, err
 		}
-		n, err := r.connection.conn.Read(p[filled:])
+		n, err := r.read(p[filled:])
 		if n > 0 {
 			r.lastRead = time.Now()
 			if r.frameBegan.IsZero() {
@@ -177,6 +225,20 @@ func (r *frameReader) fill(p []byte, atLeast int) (int, error) {
 		}
 	}
 	return filled, nil
+}
+
+// read reads what there is. It waits if there is nothing, but not while the client is owed an answer that is there.
+func (r *frameReader) read(p []byte) (int, error) {
+	c := r.connection
+	if len(c.unsent) > 0 {
+		if n := r.ready.read(c.sender.raw, p); n > 0 {
+			return n, nil
+		}
+		if err := c.sendUnsent(); err != nil {
+			return 0, err
+		}
+	}
+	return c.conn.Read(p)
 }
 
 // arm sees that the connection has a read deadline that is not too late, and decides what it means that the last one

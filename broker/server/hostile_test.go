@@ -83,7 +83,7 @@ func TestGrowingFramesTakeMemoryAsTheirBytesCome(t *testing.T) {
 		frame := requestOf(wire.KeyProduce, 9, 1, make([]byte, size)...)
 		sent := 0
 		for _, step := range []struct{ sent, reserved int }{
-			{2 << 10, 4 << 10}, {5 << 10, 128 << 10}, {200 << 10, 4 << 20}, {5 << 20, len(frame)},
+			{2 << 10, 4 << 10}, {5 << 10, 128 << 10}, {200 << 10, 4 << 20}, {5 << 20, len(frame) + wire.PrefixSize}, // and what may come of the next frame
 		} {
 			client.send(frame[sent:step.sent])
 			sent = step.sent
