@@ -1,7 +1,9 @@
 package storage
 
 import (
+	"errors"
 	"path"
+	"slices"
 	"sync/atomic"
 	"testing"
 
@@ -57,5 +59,69 @@ func TestCR13AnUncleanStartReadsTheNewestSegmentsOnly(t *testing.T) {
 	}
 	if err := m.Close(); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestEpochsThatTheFileLacks has leader epochs that began in the active segment: the start after a clean stop has them
+// without a look at the log, the one after a crash finds them there, and the file has them once the segment is sealed.
+func TestEpochsThatTheFileLacks(t *testing.T) {
+	mem, store := vfs.NewMem(), newMemoryStore()
+	first := &disk{fs: mem, store: store}
+	m, l := first.open(t, Config{})
+	appendBatch(t, l, batchOf(2, 1000), 1, 1000)
+	appendBatch(t, l, batchOf(2, 1000), 4, 1000)
+	closeManager(t, m)
+	want := []EpochEntry{{Epoch: 1, StartOffset: 0}, {Epoch: 4, StartOffset: 2}}
+
+	var looks atomic.Int64 // into logs
+	m, l = (&disk{store: store, fs: vfs.NewFaulty(mem, func(op vfs.Op) error {
+		if op.Kind == vfs.OpRead && path.Ext(op.Name) == ".log" {
+			looks.Add(1)
+		}
+		return nil
+	})}).restart(t, true)
+	if !slices.Equal(l.Epochs(), want) || looks.Load() != 0 {
+		t.Errorf("after a clean stop: %v, and %d looks into logs", l.Epochs(), looks.Load())
+	}
+
+	appendBatch(t, l, batchOf(2, 1000), 6, 1000)
+	if err := l.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	want = append(want, EpochEntry{Epoch: 6, StartOffset: 4})
+	killed := &disk{fs: mem.KillClone(), store: &memoryStore{values: store.durable}}
+	closeManager(t, m)
+	m, l = killed.restart(t, false)
+	if !slices.Equal(l.Epochs(), want) {
+		t.Errorf("after a crash: %v", l.Epochs())
+	}
+
+	if err := errors.Join(l.Roll(), l.Flush()); err != nil {
+		t.Fatal(err)
+	}
+	if written, err := readEpochFile(killed.fs, l.folder); err != nil || !slices.Equal(written, want) {
+		t.Errorf("in the file of a sealed segment: %v, %v", written, err)
+	}
+	closeManager(t, m)
+	if left, err := killed.store.Get(l.keys.kind(epochsKind)); left != nil || err != nil {
+		t.Errorf("what the file has is kept twice: %q, %v", left, err)
+	}
+}
+
+// restart opens the log again.
+func (d *disk) restart(t *testing.T, clean bool) (*Manager, *Log) {
+	t.Helper()
+	m, result := d.start(t, Config{})
+	l, err := m.Log(testTopic)
+	if err != nil || result.Clean != clean {
+		t.Fatalf("clean: %v, %v", result.Clean, err)
+	}
+	return m, l
+}
+
+func closeManager(t *testing.T, m *Manager) {
+	t.Helper()
+	if err := m.Close(); err != nil {
+		t.Fatal(err)
 	}
 }

@@ -121,7 +121,7 @@ func (l *Log) planFlush() (flushWork, error) {
 
 // epochsDue tells whether the epoch file must follow now: it lags behind in what no start would read. It needs mu.
 func (l *Log) epochsDue() bool {
-	return l.epochsStale < l.active().baseOffset || l.closing && l.epochsStale < epochsCurrent
+	return l.epochsStale < l.active().baseOffset
 }
 
 func (x *memoryIndexes) unwritten() int {

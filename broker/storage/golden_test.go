@@ -113,9 +113,13 @@ func TestFormatsStayWhatTheyAre(t *testing.T) {
 	checkGolden(t, "store-segment", state, false)
 	checkParsed(t, goldenState, state, parseSegmentState)
 
+	lagging := append([]byte{storeVersion}, epochs...)
+	checkParsed(t, goldenEpochs, lagging, parseSavedEpochs)
+
 	keys := keysOf(kafka.TopicID{0xaa}, 7)
 	checkGolden(t, "store-keys", bytes.Join([][]byte{
 		keys.kind(checkpointKind), keys.at(segmentKind, 258), keys.at(producerKind, 259),
+		keys.kind(epochsKind),
 	}, nil), false)
 }
 

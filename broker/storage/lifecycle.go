@@ -77,10 +77,29 @@ func (l *Log) close() error {
 		err = l.saveCheckpoint()
 	}
 	if err == nil {
+		err = l.saveEpochs()
+	}
+	if err == nil {
 		err = l.saveNewestProducers()
 	}
 	l.retire()
 	return err
+}
+
+// saveEpochs leaves the epochs with the state database if the file lags, so that the next start need not read the
+// active segment for them. Bringing the files of ten thousand logs up to date would be twenty thousand waits for the
+// disk. What an earlier stop has left is removed if it is of no use any more.
+func (l *Log) saveEpochs() error {
+	l.mu.Lock()
+	lags, entries, saved := l.epochsStale < epochsCurrent, l.epochs.written(), l.epochsSaved
+	l.mu.Unlock()
+	switch key := l.keys.kind(epochsKind); {
+	case lags:
+		return l.env.store.Set(key, appendEpochFile([]byte{storeVersion}, entries))
+	case saved:
+		return l.env.store.Delete(key)
+	}
+	return nil
 }
 
 // saveNewestProducers leaves a checkpoint at the log end, so that the next start has nothing to read. Others that are

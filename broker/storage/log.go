@@ -55,6 +55,7 @@ type Log struct {
 	unflushedBytes    int64 // since the last flush began
 	flushScheduled    bool  // since the last flush began
 	epochsStale       int64 // the epoch file lags behind from this offset on; epochsCurrent if it does not
+	epochsSaved       bool  // the state database has leader epochs that a clean stop has left
 	folderUnsynced    bool  // a new file's directory entry may not be durable
 	parentUnsynced    bool  // the folder's own entry may not be durable
 	pendingStates     []pendingState

@@ -29,7 +29,9 @@ type recovery struct {
 	saved     checkpoint
 	states    map[int64]segmentState
 	producers []savedProducers
-	now       int64
+	// savedEpochs were left by the last clean stop.
+	savedEpochs []EpochEntry
+	now         int64
 
 	opened    []*segment
 	end       int64 // one past the last good batch
@@ -55,8 +57,9 @@ func (l *Log) open(clean bool, saved *savedLog) error {
 	}
 	r := &recovery{
 		log: l, clean: clean, saved: saved.checkpoint, states: saved.segments, producers: saved.producers,
-		lastEpoch: kafka.NoLeaderEpoch, now: time.Now().UnixMilli(),
+		savedEpochs: saved.epochs, lastEpoch: kafka.NoLeaderEpoch, now: time.Now().UnixMilli(),
 	}
+	l.epochsSaved = saved.epochs != nil
 	files, err := r.listFiles()
 	if err != nil {
 		return err

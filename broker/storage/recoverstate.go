@@ -130,16 +130,12 @@ func (r *recovery) startOffset() int64 {
 	return min(max(start, r.opened[0].baseOffset), r.end)
 }
 
-// loadEpochs reads the epoch file. What was read of the batches goes first: the file may lag behind them. A file that
-// is missing or damaged is made anew from the local segments.
+// loadEpochs finds the epochs. What was read of the batches goes first: the others may lag behind them.
 func (r *recovery) loadEpochs(start int64) error {
 	l := r.log
-	entries, err := readEpochFile(l.env.fs, l.folder)
+	entries, err := r.readEpochs()
 	if err != nil {
-		if entries, err = r.rebuildEpochs(err); err != nil {
-			return err
-		}
-		l.epochsStale = r.opened[0].baseOffset
+		return err
 	}
 	l.epochs = leaderEpochs{entries: entries}
 	if l.epochs.cutEnd(r.end) {
@@ -154,6 +150,22 @@ func (r *recovery) loadEpochs(start int64) error {
 		l.epochsStale = epochsAllStale
 	}
 	return nil
+}
+
+// readEpochs reads what a clean stop has left with the state database, else the epoch file. A file that is missing or
+// damaged is made anew from the local segments.
+func (r *recovery) readEpochs() ([]EpochEntry, error) {
+	l := r.log
+	if r.clean && r.savedEpochs != nil && r.scanned == len(r.opened) {
+		l.epochsStale = r.last().baseOffset
+		return r.savedEpochs, nil
+	}
+	entries, err := readEpochFile(l.env.fs, l.folder)
+	if err != nil {
+		l.epochsStale = r.opened[0].baseOffset
+		return r.rebuildEpochs(err)
+	}
+	return entries, nil
 }
 
 func readEpochFile(fsys vfs.FS, folder *folder) ([]EpochEntry, error) {

@@ -13,6 +13,7 @@ type savedLog struct {
 	checkpoint checkpoint
 	segments   map[int64]segmentState // by base offset
 	producers  []savedProducers       // by offset
+	epochs     []EpochEntry           // nil if the last clean stop left none
 	err        error                  // the first thing that could not be understood
 }
 
@@ -60,6 +61,8 @@ func (s *savedLog) add(key, value []byte) {
 		s.checkpoint, err = parseCheckpoint(value)
 	case segmentKind:
 		s.segments[offsetOfKey(key)], err = parseSegmentState(value)
+	case epochsKind:
+		s.epochs, err = parseSavedEpochs(value)
 	case producerKind:
 		if n := len(s.producers); n > 0 {
 			s.producers[n-1].value = nil // the newest is the one that is going to be used

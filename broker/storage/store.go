@@ -13,12 +13,14 @@ import (
 //	'c'          checkpoint: flushed offset, high watermark and where the log begins
 //	's' + base   a segment: its end, size, largest timestamp and append times
 //	'p' + offset the producers as of that offset: at the base of each local segment, and the newest at a clean stop
+//	'e'          the leader epochs at a clean stop, if the epoch file lagged behind then; of no use after any other
 //
 // Each value begins with a version byte. All of it is a lower bound or a copy: what does not fit the log is dropped.
 const (
 	checkpointKind = 'c'
 	segmentKind    = 's'
 	producerKind   = 'p'
+	epochsKind     = 'e'
 
 	storeVersion = 1
 )
@@ -105,6 +107,14 @@ func parseSegmentState(data []byte) (segmentState, error) {
 	}
 	s.OffsetEntries, s.TimeEntries = int32(binary.BigEndian.Uint32(at)), int32(binary.BigEndian.Uint32(at[4:]))
 	return s, nil
+}
+
+// parseSavedEpochs reads the leader epochs: the version and what an epoch file holds.
+func parseSavedEpochs(data []byte) ([]EpochEntry, error) {
+	if len(data) == 0 || data[0] != storeVersion {
+		return nil, fmt.Errorf("leader epochs of %d bytes and version % x are not known", len(data), data[:min(1, len(data))])
+	}
+	return parseEpochFile(data[1:])
 }
 
 // producerCheckpoint is the state of a log's producers at an offset. The epoch is that of the record before it: a

@@ -56,4 +56,5 @@ func TestWhatTheFirstFlushOfALogCosts(t *testing.T) {
 	if err := m.Close(); err != nil {
 		t.Fatal(err)
 	}
+	expect("a clean stop, which leaves a sign of itself", map[vfs.Kind]int{vfs.OpSync: 1, vfs.OpSyncDir: 1})
 }
