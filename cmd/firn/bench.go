@@ -38,9 +38,9 @@ const (
 	defaultBenchDuration = 10 * time.Second
 	// defaultBenchBuffer is Java's buffer.memory: what waits longer in a larger one is no faster.
 	defaultBenchBuffer = 32 << 20
-	// benchValueBytes and the two bounds are how many different values there are: enough for the codecs, and less than
-	// what would fill memory.
-	benchValueBytes = 32 << 20
+	// benchValueBytes and the two bounds are how many different values there are: several batches of the usual size, so
+	// that a codec finds none twice, and less than what would take long to make.
+	benchValueBytes = 4 << 20
 	leastValues     = 16
 	mostValues      = 10_000
 	maxBenchClients = 1000
