@@ -34,6 +34,13 @@ type produceCall struct {
 	waits   []replica.CommitItem
 	waiting []*wire.ProducePartitionResponse
 	commit  *replica.Commit
+	// one has room for a request for one partition, as most are.
+	one struct {
+		topic     [1]wire.ProduceTopicResponse
+		partition [1]wire.ProducePartitionResponse
+		wait      [1]replica.CommitItem
+		waiting   [1]*wire.ProducePartitionResponse
+	}
 }
 
 // produce serves Produce v3–v13 (v0–v2 are advertised for the sake of librdkafka and close the connection). v8
@@ -60,7 +67,12 @@ func (h *Handlers) produce(_ context.Context, req *wire.Request) wire.Reply {
 	}
 	timeout := time.Duration(max(view.TimeoutMs, 0)) * time.Millisecond
 	call.commit = h.options.Replicas.AwaitCommit(call.waits, timeout)
-	return wire.Reply{Wait: call.commit.Done(), Finish: call.finish}
+	select {
+	case <-call.commit.Done(): // at once where nobody waits for the disk, so the writer need not be woken
+		return wire.Reply{Response: call.finish()}
+	default:
+		return wire.Reply{Wait: call.commit.Done(), Finish: call.finish}
+	}
 }
 
 // fullDiskThrottleMs is how long a client has to wait whose records found no room, none of them: it would only send the
@@ -69,11 +81,15 @@ const fullDiskThrottleMs = 1000
 
 func (c *produceCall) append(view *wire.ProduceView) {
 	acksValid := view.Acks == acksAll || view.Acks == acksNone || view.Acks == acksLeader
-	c.response.Topics = make([]wire.ProduceTopicResponse, 0, view.TopicCount)
-	partitions := make([]wire.ProducePartitionResponse, view.PartitionCount)
-	if view.Acks == acksAll {
-		c.waits = make([]replica.CommitItem, 0, view.PartitionCount)
-		c.waiting = make([]*wire.ProducePartitionResponse, 0, view.PartitionCount)
+	partitions := c.one.partition[:]
+	c.response.Topics, c.waits, c.waiting = c.one.topic[:0], c.one.wait[:0], c.one.waiting[:0]
+	if max(view.TopicCount, view.PartitionCount) > 1 {
+		c.response.Topics = make([]wire.ProduceTopicResponse, 0, view.TopicCount)
+		partitions = make([]wire.ProducePartitionResponse, view.PartitionCount)
+		if view.Acks == acksAll {
+			c.waits = make([]replica.CommitItem, 0, view.PartitionCount)
+			c.waiting = make([]*wire.ProducePartitionResponse, 0, view.PartitionCount)
+		}
 	}
 	for topics := view.Topics(); topics.Next(); {
 		topic := wire.ProduceTopicResponse{ID: topics.ID()}

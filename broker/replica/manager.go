@@ -45,6 +45,7 @@ type Manager struct {
 	options   Options
 	validator *record.Validator
 	waiters   *purgatory.Purgatory[*Partition]
+	settled   chan struct{}                  // closed: waiting for what is committed already is over at once
 	sessions  *purgatory.Purgatory[*Session] // fetches of sessions, which are many partitions each
 	draining  atomic.Bool
 	counts    map[kafka.TopicID]*topicCounts // used by Apply only
@@ -63,11 +64,13 @@ func NewManager(options Options) *Manager {
 		counts:    map[kafka.TopicID]*topicCounts{},
 		validator: record.NewValidator(),
 		waiters:   purgatory.New[*Partition](),
+		settled:   make(chan struct{}),
 		sessions:  purgatory.New[*Session](),
 		byName:    map[kafka.TopicPartition]*Partition{},
 		byID:      map[kafka.TopicIDPartition]*Partition{},
 		image:     image.Empty(),
 	}
+	close(m.settled)
 	if options.Registerer != nil {
 		options.Registerer.MustRegister(newCollector(m, options.MaxPartitionSeries))
 	}

@@ -16,9 +16,9 @@ import (
 )
 
 // connection serves one client. Its reader takes frames and runs handlers; answers that are ready while none is owed
-// are sent by the reader itself, two at a time where the client sends on without waiting; all others go through a bounded queue to a writer, which is started with the first of
-// them. Reader and writer never send at the same time: the reader only does while owed is zero, and only the reader
-// makes it grow.
+// are sent by the reader itself, two at a time where the client sends on without waiting, all others go through a
+// bounded queue to a writer, which is started with the first of them. Reader and writer never send at the same time:
+// the reader only does while owed is zero, and only the reader makes it grow.
 type connection struct {
 	server *Server
 	conn   net.Conn
