@@ -160,8 +160,9 @@ func (l *Log) noteAppended(batch record.Batch, summary record.Summary, opts Appe
 	l.scheduleFlush()
 }
 
-// noteEpoch records that a batch was written under an epoch. The file follows when the segment is sealed. Until then the
-// state database tells after a clean stop, and after any other the batches themselves, as an active segment is read then.
+// noteEpoch records that a batch was written under an epoch. The file follows when the segment is sealed. Until then
+// the state database tells after a clean stop, and after any other the batches themselves, since an active segment is
+// read then.
 func (l *Log) noteEpoch(epoch kafka.LeaderEpoch, baseOffset int64) {
 	if l.epochs.assign(epoch, baseOffset) || l.epochs.assigned {
 		l.epochs.assigned = false
