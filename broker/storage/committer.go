@@ -9,9 +9,10 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// flushWorkers is how many logs of one directory are flushed at once. The file system's journal commits concurrent
-// fsyncs together, which is what makes many partitions cheap; more of them than this gains nothing on one disk.
-const flushWorkers = 8
+// flushWorkers is how many logs of one directory are flushed at once. The file system's journal and the disk take
+// concurrent fsyncs together, which is what makes many partitions cheap; more of them than this gains nothing on one
+// disk. A worker that waits for the disk holds a thread.
+const flushWorkers = 16
 
 // committer flushes the logs of one directory: those that were asked for at once, the others when their time has
 // come. Whatever is appended to a log while it is being flushed shares the log's next flush: that is group commit.
