@@ -49,7 +49,8 @@ func TestKafkasDumpToolReadsOurLogs(t *testing.T) {
 			for _, topic := range topics { // for many segments of small batches
 				node.CLI("topic", "alter", topic.name, "-c", "internal.segment.bytes=6000").Output(t)
 			}
-			for few := range slices.Chunk(records[len(records)-100:], 10) { // for many entries in the indexes
+			small := slices.Repeat(records[len(records)-100:], 3)
+			for few := range slices.Chunk(small, 10) { // for many entries in the indexes
 				for _, topic := range topics {
 					topic.records = few
 					franz{node}.produceTo(t, topic)
