@@ -5,6 +5,7 @@ package server
 import (
 	"bytes"
 	"context"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -30,27 +31,26 @@ func TestWhichAnswersWaitForOthers(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var sent func() float64
-			var before, between float64
+			var before float64 // used by the connection's goroutine only
+			var waited atomic.Int64
 			server := start(t, network.TCP(), func(_ context.Context, req *wire.Request) wire.Reply {
 				if req.CorrelationID == 1 {
 					before = sent()
 					return c.first(req)
 				}
-				between = sent()
+				if sent() == before {
+					waited.Add(1)
+				}
 				return wire.Reply{Response: text(req, "2")}
 			})
 			sent = func() float64 { return testutil.ToFloat64(server.metrics.listener("PLAINTEXT").sent) }
 			client := server.dial()
-			waited := 0
 			for range 20 { // a busy machine may stop us for longer than an answer may wait
 				client.send(bytes.Join([][]byte{request(1), c.second}, nil))
 				client.expect(1)
 				client.expect(2)
-				if between == before {
-					waited++
-				}
 			}
-			if waited > 0 != c.waits {
+			if waited := waited.Load(); waited > 0 != c.waits {
 				t.Errorf("%d answers waited for the second request to be handled", waited)
 			}
 		})
