@@ -82,9 +82,11 @@ func (m *Manager) read(f *FetchPartition, isolation Isolation, maxBytes int, atL
 	if err != nil {
 		return failed(err), nil
 	}
+	// All that is answered is of the moment at which the high watermark is read, although that goes on.
+	highWatermark := log.HighWatermark()
 	result = FetchResult{
-		HighWatermark:    log.HighWatermark(),
-		LastStableOffset: log.LastStableOffset(),
+		HighWatermark:    highWatermark,
+		LastStableOffset: min(log.LastStableOffset(), highWatermark),
 		LogStartOffset:   log.LogStartOffset(),
 	}
 	if f.LastFetchedEpoch != kafka.NoLeaderEpoch {
@@ -98,7 +100,10 @@ func (m *Manager) read(f *FetchPartition, isolation Isolation, maxBytes int, atL
 			return result, nil
 		}
 	}
-	upTo := limit(log, isolation)
+	upTo := result.HighWatermark
+	if isolation == ReadCommitted {
+		upTo = result.LastStableOffset
+	}
 	read, err := log.Read(storage.ReadRequest{
 		Offset: f.Offset, MaxBytes: min(maxBytes, f.MaxBytes), AtLeastOne: atLeastOne, UpTo: upTo,
 	})
