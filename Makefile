@@ -110,7 +110,7 @@ ci: ## all that CI runs besides `make test`
 	$(MAKE) race RACE="$(RACE_CI)"
 	$(MAKE) python node java
 	FIRN_CI=1 $(MAKE) integration
-	$(MAKE) fuzz FUZZTIME=3000x # a number of runs: with a duration go test fails now and then as its own time ends
+	$(MAKE) fuzz FUZZTIME=2000x # a number of runs: with a duration go test fails now and then as its own time ends
 
 .PHONY: clean
 clean: ## remove what was built and downloaded here
