@@ -47,7 +47,12 @@ var imports = []importRow{
 	{packages: "broker/wire", may: "broker/record", never: "net/http os"},
 	{packages: "broker/storage", may: "broker/record", never: pebbleAndRaft + " " + buckets + " net os"},
 	{packages: "broker/purgatory", never: "net os"},
-	{packages: "broker/txn", may: "broker/record broker/purgatory", never: pebbleAndRaft + " net os"},
+	{packages: "broker/coordinator", may: "broker/record", never: pebbleAndRaft + " net os"},
+	{
+		packages: "broker/group/...", may: "broker/record broker/coordinator broker/group/...",
+		never: pebbleAndRaft + " net os",
+	},
+	{packages: "broker/txn", may: "broker/record broker/coordinator", never: pebbleAndRaft + " net os"},
 	{
 		packages: "broker/replica",
 		may: "broker/storage broker/record broker/purgatory broker/wire " +
@@ -56,7 +61,8 @@ var imports = []importRow{
 	},
 	{
 		packages: "broker/api",
-		may:      "broker/replica broker/txn broker/wire broker/record metastore/image metastore/command",
+		may: "broker/replica broker/coordinator broker/group/... broker/txn broker/wire broker/record " +
+			"metastore/image metastore/command",
 		// Its tests answer real requests on a real metastore and real logs.
 		testsMay: "broker/storage metastore metastore/state metastore/controller",
 		never:    pebbleAndRaft + " " + buckets + " os",
