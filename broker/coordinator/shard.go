@@ -116,8 +116,8 @@ func (s *Shard) Scan(prefix []byte, visit func(key []byte, entry Entry) error) e
 // this before Get: a transaction that is committed meanwhile is seen in one of the two.
 func (s *Shard) Staged(key []byte) bool { return s.view.staged.has(key) }
 
-// StagedPrefix tells whether an open transaction has a record with a key that begins with prefix.
-func (s *Shard) StagedPrefix(prefix []byte) bool { return s.view.staged.hasPrefix(prefix) }
+// StagedKeys lists the keys that begin with prefix for which an open transaction has a record.
+func (s *Shard) StagedKeys(prefix []byte) [][]byte { return s.view.staged.keys(prefix) }
 
 // Append appends one batch to the journal, with the lock held, and returns the offset after it. A producer makes the
 // records a part of its transaction, which the view takes over when that is committed. After an error nothing was

@@ -70,15 +70,16 @@ func (s *staged) has(key []byte) bool {
 	return s.byKey[string(key)] > 0
 }
 
-func (s *staged) hasPrefix(prefix []byte) bool {
+func (s *staged) keys(prefix []byte) [][]byte {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
+	var keys [][]byte
 	for key := range s.byKey {
 		if strings.HasPrefix(key, string(prefix)) {
-			return true
+			keys = append(keys, []byte(key))
 		}
 	}
-	return false
+	return keys
 }
 
 // producers lists whose transactions have a key.
