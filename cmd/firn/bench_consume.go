@@ -55,7 +55,7 @@ func (r *benchConsumeRequest) addFlags(flags *pflag.FlagSet) {
 	flags.Int32SliceVarP(&r.partitions, "partitions", "p", nil, "read these partitions only")
 	flags.Int64VarP(&r.limit, "records", "n", 0, "stop after this many records (0: at the end)")
 	flags.DurationVarP(&r.duration, "duration", "d", 0, "stop after this time (0: at the end)")
-	flags.BoolVar(&r.readCommitted, "read-committed", false, "leave out what transactions have not committed")
+	r.isolation.addFlag(flags)
 	flags.IntVar(&r.clients, "clients", 1,
 		"clients, each with its own connections, which share the partitions; no more than partitions")
 	r.maxBytes, r.partitionBytes, r.minBytes = 50<<20, 1<<20, 1
@@ -194,15 +194,12 @@ func (b *benchReading) read(ctx context.Context, brokers *brokerFlag, share topi
 	if reading.finished() {
 		return nil
 	}
-	reading.isolation = kgo.ReadUncommitted()
-	if b.request.readCommitted {
-		reading.isolation = kgo.ReadCommitted()
-	}
+	reading.isolation = b.request.isolation
 	reading.output = func(line []byte, fetched *kgo.FetchPartition, record *kgo.Record) ([]byte, error) {
 		return line, b.take(count, fetched, record)
 	}
 	client, err := brokers.connect(ctx, kgo.ConsumePartitions(reading.begins()),
-		kgo.ConsumeResetOffset(kgo.NoResetOffset()), kgo.FetchIsolationLevel(reading.isolation), kgo.KeepControlRecords(),
+		kgo.ConsumeResetOffset(kgo.NoResetOffset()), kgo.FetchIsolationLevel(reading.isolation.level()), kgo.KeepControlRecords(),
 		kgo.FetchMaxBytes(int32(b.request.maxBytes)), kgo.FetchMaxPartitionBytes(int32(b.request.partitionBytes)),
 		kgo.FetchMinBytes(int32(b.request.minBytes)), kgo.FetchMaxWait(b.request.maxWait))
 	if err != nil {

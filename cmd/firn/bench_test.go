@@ -135,7 +135,7 @@ func testBenchConsume(t *testing.T, s shell) {
 	s.ok(t, "", "topic create none")
 	for line, want := range map[string]int64{
 		"long": 5000, "long --clients 9": 5000, "long -n 700 --clients 2": 700, "long -d 1h": 5000, "long -d 1ns": 0,
-		"none": 0, "long --read-committed -o start:+100": 200,
+		"none": 0, "long --isolation read_committed -o start:+100": 200,
 	} {
 		var got benchConsumed
 		if err := json.Unmarshal([]byte(s.ok(t, "", "bench consume -f json "+line)), &got); err != nil {

@@ -20,7 +20,7 @@ type consumeRequest struct {
 	partitions    []int32
 	limit         int64
 	follow        bool
-	readCommitted bool
+	isolation     isolationFlag
 	control       bool
 	rack          string
 	filterKey     string
@@ -87,7 +87,7 @@ func (c *consumeRequest) addReadingFlags(flags *pflag.FlagSet) {
 	flags.Int32SliceVarP(&c.partitions, "partitions", "p", nil, "read these partitions only")
 	flags.Int64VarP(&c.limit, "num", "n", 0, "stop after this many records")
 	flags.BoolVarP(&c.follow, "follow", "F", false, "do not stop at the end")
-	flags.BoolVar(&c.readCommitted, "read-committed", false, "leave out what transactions have not committed")
+	c.isolation.addFlag(flags)
 	flags.BoolVar(&c.control, "print-control-records", false, "print the markers of transactions, too")
 	flags.StringVar(&c.rack, "rack", "", "read from replicas in this rack where there are any")
 	flags.StringVar(&c.filterKey, "filter-key", "", "print only records whose key a regular expression finds something in")
@@ -184,7 +184,7 @@ func (c *consumeRequest) spans(client *session) (topicSpans, error) {
 	if err := c.checkPartitions(topics); err != nil {
 		return nil, err
 	}
-	borders, err := c.listBorders(client, sortedKeys(topics))
+	borders, err := listBorders(client, c.offsets, c.isolation, sortedKeys(topics))
 	if err != nil {
 		return nil, err
 	}
@@ -213,7 +213,7 @@ func (c *consumeRequest) checkPartitions(topics kadm.TopicDetails) error {
 	for _, partition := range c.partitions {
 		for topic, detail := range topics {
 			if _, ok := detail.Partitions[partition]; !ok {
-				return fmt.Errorf("topic %s has no partition %d: it has %d, from 0", topic, partition, len(detail.Partitions))
+				return noPartition(topic, partition, len(detail.Partitions))
 			}
 		}
 	}
@@ -225,12 +225,15 @@ type listedBorders struct {
 	logStart, end, fromTime, toTime kadm.ListedOffsets
 }
 
-func (c *consumeRequest) listBorders(client *session, topics []string) (listedBorders, error) {
+// listBorders finds what a range is resolved with. To a reader of committed records a partition ends at its last stable
+// offset.
+func listBorders(client *session, offsets offsetRange, isolation isolationFlag, topics []string,
+) (listedBorders, error) {
 	var borders listedBorders
 	var err error
 	// The ends come first: what arrives while the others are asked for is not part of the request.
 	listEnd := client.admin.ListEndOffsets
-	if c.readCommitted {
+	if isolation == readCommitted {
 		listEnd = client.admin.ListCommittedOffsets
 	}
 	if borders.end, err = listEnd(client.ctx, topics...); err != nil {
@@ -239,14 +242,14 @@ func (c *consumeRequest) listBorders(client *session, topics []string) (listedBo
 	if borders.logStart, err = client.admin.ListStartOffsets(client.ctx, topics...); err != nil {
 		return borders, fmt.Errorf("list start offsets: %w", err)
 	}
-	if c.offsets.from.kind == atTimestamp {
-		borders.fromTime, err = client.admin.ListOffsetsAfterMilli(client.ctx, max(c.offsets.from.value, 0), topics...)
+	if offsets.from.kind == atTimestamp {
+		borders.fromTime, err = client.admin.ListOffsetsAfterMilli(client.ctx, max(offsets.from.value, 0), topics...)
 		if err != nil {
 			return borders, fmt.Errorf("list offsets by time: %w", err)
 		}
 	}
-	if c.offsets.to.kind == atTimestamp {
-		borders.toTime, err = client.admin.ListOffsetsAfterMilli(client.ctx, max(c.offsets.to.value, 0), topics...)
+	if offsets.to.kind == atTimestamp {
+		borders.toTime, err = client.admin.ListOffsetsAfterMilli(client.ctx, max(offsets.to.value, 0), topics...)
 		if err != nil {
 			return borders, fmt.Errorf("list offsets by time: %w", err)
 		}

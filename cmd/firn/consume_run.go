@@ -41,10 +41,7 @@ func (c *consumeRequest) run(cmd *cobra.Command, brokers *brokerFlag, output rec
 		return nil
 	}
 	reading.output, reading.filter, reading.control = output, c.filter, c.control
-	reading.isolation = kgo.ReadUncommitted()
-	if c.readCommitted {
-		reading.isolation = kgo.ReadCommitted()
-	}
+	reading.isolation = c.isolation
 	// Progress would be torn apart by records on the same terminal.
 	if !c.follow && !c.noProgress && !isTerminal(cmd.OutOrStdout()) {
 		reading.progress = newProgress(cmd.ErrOrStderr(), time.Now())
@@ -52,7 +49,7 @@ func (c *consumeRequest) run(cmd *cobra.Command, brokers *brokerFlag, output rec
 	defer reading.progress.end()
 	// Control records are kept, and not printed, because a log may end with one.
 	client, err := brokers.connect(cmd.Context(), kgo.ConsumePartitions(reading.begins()), kgo.FetchMaxWait(fetchMaxWait),
-		kgo.ConsumeResetOffset(kgo.NoResetOffset()), kgo.FetchIsolationLevel(reading.isolation), kgo.KeepControlRecords(),
+		kgo.ConsumeResetOffset(kgo.NoResetOffset()), kgo.FetchIsolationLevel(c.isolation.level()), kgo.KeepControlRecords(),
 		kgo.Rack(c.rack))
 	if err != nil {
 		return err
@@ -74,7 +71,7 @@ func (c *consumeRequest) run(cmd *cobra.Command, brokers *brokerFlag, output rec
 type reading struct {
 	left      topicSpans // partitions not yet at their end; start is the next offset to read
 	limit     int64      // records still wanted; negative: no limit
-	isolation kgo.IsolationLevel
+	isolation isolationFlag
 	filter    recordFilter
 	control   bool // print control records, too
 	output    recordOutput
@@ -282,16 +279,16 @@ func (r *reading) emptyUpTo(client *session, topic string, partition int32, offs
 		return 0, false
 	}
 	fetched, next := kgo.ProcessFetchPartition(kgo.ProcessFetchPartitionOpts{Offset: offset, Topic: topic,
-		Partition: partition, IsolationLevel: r.isolation}, answer, kgo.DefaultDecompressor(), nil)
+		Partition: partition, IsolationLevel: r.isolation.level()}, answer, kgo.DefaultDecompressor(), nil)
 	return next, fetched.Err == nil && len(fetched.Records) == 0 && next > offset
 }
 
 func probeRequest(
-	topic kadm.TopicDetail, partition kadm.PartitionDetail, offset int64, isolation kgo.IsolationLevel,
+	topic kadm.TopicDetail, partition kadm.PartitionDetail, offset int64, isolation isolationFlag,
 ) *kmsg.FetchRequest {
 	request := kmsg.NewPtrFetchRequest()
 	request.MaxBytes = 1 << 20
-	if isolation == kgo.ReadCommitted() {
+	if isolation == readCommitted {
 		request.IsolationLevel = 1
 	}
 	requestTopic := kmsg.NewFetchRequestTopic()

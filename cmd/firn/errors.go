@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
 )
 
@@ -32,17 +33,18 @@ type partialError struct{ err error }
 func (e partialError) Error() string { return e.err.Error() }
 func (e partialError) Unwrap() error { return e.err }
 
-// failures turns the errors of a command over several topics into one error: none, all of them, or a part.
-func failures(total int, failed []error) error {
+// failures turns the errors of a command over several things into one error: none, all of them, or a part. The noun
+// says what they are.
+func failures(noun string, total int, failed []error) error {
 	switch {
 	case len(failed) == 0:
 		return nil
 	case total == 1:
 		return failed[0]
 	case len(failed) == total:
-		return fmt.Errorf("all %d topics failed, the first with: %w", total, failed[0])
+		return fmt.Errorf("all %d %ss failed, the first with: %w", total, noun, failed[0])
 	}
-	return partialError{fmt.Errorf("%d of %d topics failed, the first with: %w", len(failed), total, failed[0])}
+	return partialError{fmt.Errorf("%d of %d %ss failed, the first with: %w", len(failed), total, noun, failed[0])}
 }
 
 func exitStatus(err error) int {
@@ -114,6 +116,12 @@ func adviceFor(err error) string {
 		return "`firn topic describe` shows which replicas are in sync"
 	case kerr.OffsetOutOfRange.Code:
 		return "`firn topic describe` shows the offsets there are"
+	case kerr.GroupIDNotFound.Code:
+		return "`firn group list` shows the groups there are"
+	case kerr.NonEmptyGroup.Code:
+		return "stop its members first: `firn group describe` shows who they are"
+	case kerr.GroupSubscribedToTopic.Code:
+		return "members of the group read this topic: stop them first"
 	case kerr.InvalidRecord.Code:
 		return "`firn topic describe` shows what the topic demands of records"
 	}
@@ -121,6 +129,15 @@ func adviceFor(err error) string {
 		return "ask for the right to do this"
 	}
 	return ""
+}
+
+// brokerFailure is why a request to the brokers failed. Where one broker was asked, kadm's count of requests is noise.
+func brokerFailure(err error) error {
+	var several *kadm.ShardErrors
+	if errors.As(err, &several) && len(several.Errs) == 1 {
+		return several.Errs[0].Err
+	}
+	return err
 }
 
 // kafkaError is a code of the protocol together with the broker's own explanation, where it sent one.

@@ -73,7 +73,9 @@ func TestEveryCommandSpeaksJSONAndSaysWhatItDoes(t *testing.T) {
 func TestFormatHelpNeedsNeitherArgumentsNorACluster(t *testing.T) {
 	for _, args := range [][]string{
 		{"topic", "create"}, {"topic", "describe"}, {"topic", "list"}, {"topic", "alter"}, {"topic", "delete"},
-		{"produce"}, {"consume"}, {"bench", "produce"}, {"bench", "consume"}, {"bench", "e2e"}, {"tier", "status"}, {"tier", "ls"}, {"version"},
+		{"produce"}, {"consume"}, {"bench", "produce"}, {"bench", "consume"}, {"bench", "e2e"},
+		{"group", "list"}, {"group", "describe"}, {"group", "seek"}, {"group", "delete"}, {"group", "offset-delete"},
+		{"tier", "status"}, {"tier", "ls"}, {"version"},
 	} {
 		got := firn(t, "", append(args, "--format", "help")...)
 		if got.status != 0 || !strings.HasPrefix(got.out, "{\n") || !strings.Contains(got.out, `": `) {
@@ -159,6 +161,17 @@ func TestAWrongCommandLineIsOneLineAndStatusTwo(t *testing.T) {
 		{"bench consume x --fetch-max-bytes 1k", "no less than --fetch-partition-bytes"},
 		{"bench consume x --fetch-min-bytes 0", "--fetch-min-bytes must be between"},
 		{"bench consume x --fetch-max-wait 0s", "--fetch-max-wait must be between"},
+		{"group", "a command is missing"},
+		{"group list x", "unknown command"},
+		{"group describe", "requires at least 1 arg(s)"},
+		{"group delete", "requires at least 1 arg(s)"},
+		{"group offset-delete g", "requires at least 2 arg(s)"},
+		{"group offset-delete g t:x", "is not a partition"},
+		{"group offset-delete g t t:1", "give each topic once"},
+		{"group seek g", "where to? give --to, --shift or --to-group"},
+		{"group seek g --to start --shift 1", "exclude each other"},
+		{"group seek g --to 1:2", "is a range"},
+		{"group seek g --to soon", "is not start, end"},
 		{"tier ls", "firn tier ls TOPIC"},
 	} {
 		got := firn(t, "", strings.Fields(test.line)...)
@@ -176,6 +189,7 @@ func TestCL02ABadBrokerFailsAtOnce(t *testing.T) {
 	for _, line := range []string{
 		"topic list", "topic create x", "topic describe x", "topic alter x -c a=1", "topic delete x",
 		"produce x", "consume x", "consume x --follow", "bench produce", "bench consume x", "bench e2e x",
+		"group list", "group describe x", "group delete x", "group offset-delete x t", "group seek x --to start",
 	} {
 		got := firn(t, "record\n", append(strings.Fields(line), "-b", address)...)
 		want := "firn: cannot reach a broker at " + address +

@@ -30,6 +30,7 @@ func rootCommand() *cobra.Command {
 		topicCommand(),
 		produceCommand(),
 		consumeCommand(),
+		groupCommand(),
 		tierCommand(),
 		logCommand(),
 		benchCommand(),

@@ -29,6 +29,16 @@ func topicCommand() *cobra.Command {
 
 // completeTopics offers the cluster's topic names, for as many arguments as the command takes.
 func completeTopics(brokers *brokerFlag, limit int) cobra.CompletionFunc {
+	return completeNames(brokers, limit, func(ctx context.Context, admin *kadm.Client) ([]string, error) {
+		topics, err := admin.ListTopics(ctx)
+		return topics.Names(), err
+	})
+}
+
+// completeNames offers names that the cluster lists and that are not arguments yet.
+func completeNames(
+	brokers *brokerFlag, limit int, list func(context.Context, *kadm.Client) ([]string, error),
+) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 		if limit > 0 && len(args) >= limit {
 			return nil, cobra.ShellCompDirectiveNoFileComp
@@ -44,11 +54,11 @@ func completeTopics(brokers *brokerFlag, limit int) cobra.CompletionFunc {
 			return nil, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveError
 		}
 		defer client.Close()
-		topics, err := client.admin.ListTopics(ctx)
+		names, err := list(ctx, client.admin)
 		if err != nil {
 			return nil, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveError
 		}
-		names := slices.DeleteFunc(topics.Names(), func(name string) bool { return slices.Contains(args, name) })
+		names = slices.DeleteFunc(names, func(name string) bool { return slices.Contains(args, name) })
 		return names, cobra.ShellCompDirectiveNoFileComp
 	}
 }

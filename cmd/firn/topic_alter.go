@@ -98,7 +98,7 @@ func (a alterRequest) run(client *session, names []string, changes []kadm.AlterC
 		}
 		altered.Topics = append(altered.Topics, outcome)
 	}
-	return altered, failures(len(names), failed)
+	return altered, failures("topic", len(names), failed)
 }
 
 func (a alterRequest) alterConfigs(

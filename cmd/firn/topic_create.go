@@ -97,7 +97,7 @@ func (c createRequest) outcome(names []string, responses kadm.CreateTopicRespons
 		}
 		created.Topics = append(created.Topics, topic)
 	}
-	return created, failures(len(names), failed)
+	return created, failures("topic", len(names), failed)
 }
 
 func (c *createdTopics) writeText(w io.Writer) error {

@@ -45,5 +45,5 @@ func deleteOutcome(names []string, responses kadm.DeleteTopicResponses) (*topicO
 		}
 		deleted.Topics = append(deleted.Topics, outcome)
 	}
-	return deleted, failures(len(names), failed)
+	return deleted, failures("topic", len(names), failed)
 }

@@ -94,7 +94,7 @@ func describeTopics(client *session, names []string) (*topicDescriptions, error)
 	}
 	described := &topicDescriptions{Topics: []topicDescription{}}
 	if len(known) == 0 {
-		return nil, failures(len(names), failed)
+		return nil, failures("topic", len(names), failed)
 	}
 	configs, err := client.admin.DescribeTopicConfigs(client.ctx, known...)
 	if err != nil {
@@ -117,7 +117,7 @@ func describeTopics(client *session, names []string) (*topicDescriptions, error)
 		}
 		described.Topics = append(described.Topics, topic)
 	}
-	return described, failures(len(names), failed)
+	return described, failures("topic", len(names), failed)
 }
 
 func describeTopic(detail kadm.TopicDetail, offsets topicOffsets) topicDescription {

@@ -64,7 +64,7 @@ func listTopics(topics kadm.TopicDetails, internal bool) (*topicList, error) {
 		}
 		list.Topics = append(list.Topics, listed)
 	}
-	return list, failures(len(list.Topics), failed)
+	return list, failures("topic", len(list.Topics), failed)
 }
 
 func (l *topicList) writeText(w io.Writer) error {

@@ -32,10 +32,7 @@ type topicOffsets struct {
 }
 
 func listTopicOffsets(client *session, topics []string) topicOffsets {
-	// Partial answers come with an error; what is in them is used, what is not is shown as unknown.
-	start, _ := client.admin.ListStartOffsets(client.ctx, topics...)
-	end, _ := client.admin.ListEndOffsets(client.ctx, topics...)
-	offsets := topicOffsets{start: listedOffsets(start), end: listedOffsets(end)}
+	offsets := listStartsAndEnds(client, topics)
 	version := client.listOffsetsVersion()
 	if version >= localStartSinceVersion {
 		local, _ := client.admin.ListLocalLogStartOffsets(client.ctx, topics...)
@@ -46,6 +43,13 @@ func listTopicOffsets(client *session, topics []string) topicOffsets {
 		offsets.lastTiered = listedOffsets(tiered)
 	}
 	return offsets
+}
+
+func listStartsAndEnds(client *session, topics []string) topicOffsets {
+	// Partial answers come with an error; what is in them is used, what is not is shown as unknown.
+	start, _ := client.admin.ListStartOffsets(client.ctx, topics...)
+	end, _ := client.admin.ListEndOffsets(client.ctx, topics...)
+	return topicOffsets{start: listedOffsets(start), end: listedOffsets(end)}
 }
 
 // listOffsetsVersion is the highest version that every broker serves; 0 when that cannot be found out.
