@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/firnlog/firn/broker/record"
 	"github.com/firnlog/firn/broker/server"
 	"github.com/firnlog/firn/internal/kafka"
 )
@@ -43,6 +44,9 @@ type Config struct {
 	Log LogConfig
 	// Topics is what topics get that are created without it.
 	Topics TopicsConfig
+	// OffsetsTopic and TransactionTopic are the topics in which the coordinators keep their state, as they are made at
+	// their first use (offsets.topic.*, transaction.state.log.*).
+	OffsetsTopic, TransactionTopic InternalTopicConfig
 	// Fetch bounds fetch requests.
 	Fetch FetchConfig
 	// Tier is how history goes to the object store and comes back.
@@ -112,6 +116,21 @@ type TopicsConfig struct {
 	AutoCreate bool
 	// DeleteEnable lets topics be deleted (delete.topic.enable, true).
 	DeleteEnable bool
+}
+
+// InternalTopicConfig is how a topic of a coordinator is made.
+type InternalTopicConfig struct {
+	// Partitions is their number (….num.partitions, 50).
+	Partitions int32
+	// ReplicationFactor is the number of replicas, or of brokers if there are fewer (….replication.factor, 3).
+	ReplicationFactor int16
+	// MinInsyncReplicas is min.insync.replicas, no more than there are replicas (transaction.state.log.min.isr, 2);
+	// 0 inherits the broker's.
+	MinInsyncReplicas int16
+	// SegmentBytes is the size of a segment (….segment.bytes, 100 MiB).
+	SegmentBytes int32
+	// Codec is what batches are compressed with (offsets.topic.compression.codec, none).
+	Codec record.Codec
 }
 
 // FetchConfig bounds fetch requests.

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/firnlog/firn/broker/record"
 	"github.com/firnlog/firn/broker/server"
 	"github.com/firnlog/firn/internal/config"
 	"github.com/firnlog/firn/internal/kafka"
@@ -42,6 +43,18 @@ func (r *reader) config() Config {
 			DefaultReplicationFactor: r.short("default.replication.factor"),
 			AutoCreate:               r.boolean("auto.create.topics.enable"),
 			DeleteEnable:             r.boolean("delete.topic.enable"),
+		},
+		OffsetsTopic: InternalTopicConfig{
+			Partitions:        r.int("offsets.topic.num.partitions"),
+			ReplicationFactor: r.short("offsets.topic.replication.factor"),
+			SegmentBytes:      r.int("offsets.topic.segment.bytes"),
+			Codec:             r.codec("offsets.topic.compression.codec"),
+		},
+		TransactionTopic: InternalTopicConfig{
+			Partitions:        r.int("transaction.state.log.num.partitions"),
+			ReplicationFactor: r.short("transaction.state.log.replication.factor"),
+			MinInsyncReplicas: r.short("transaction.state.log.min.isr"),
+			SegmentBytes:      r.int("transaction.state.log.segment.bytes"),
 		},
 		Fetch: FetchConfig{
 			MaxBytes:     int(r.int("fetch.max.bytes")),
@@ -149,6 +162,17 @@ func (r *reader) short(name string) int16 {
 		r.failAt(name, fmt.Errorf("must be between 1 and %d", math.MaxInt16))
 	}
 	return int16(n)
+}
+
+// codec reads the number of a codec.
+func (r *reader) codec(name string) record.Codec {
+	number := r.int(name)
+	codec := record.Codec(number) //nolint:gosec // compared with the number below
+	if int32(codec) != number || !codec.Known() {
+		r.failAt(name, fmt.Errorf("must be the number of a codec, 0 for none up to 4 for zstd, not %d", number))
+		return record.None
+	}
+	return codec
 }
 
 func (r *reader) boolean(name string) bool {

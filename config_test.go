@@ -93,8 +93,7 @@ func TestKafkasOwnServerPropertiesStartsANode(t *testing.T) {
 		t.Errorf("log.dirs comes from %q", got)
 	}
 	want := strings.Join([]string{
-		"accepted, but not acting yet: inter.broker.listener.name, offsets.topic.replication.factor, " +
-			"transaction.state.log.min.isr, transaction.state.log.replication.factor",
+		"accepted, but not acting yet: inter.broker.listener.name",
 		"accepted, without effect here: controller.quorum.bootstrap.servers, num.io.threads, num.network.threads, " +
 			"num.recovery.threads.per.data.dir, process.roles, share.coordinator.state.topic.min.isr, " +
 			"share.coordinator.state.topic.replication.factor",
@@ -426,7 +425,11 @@ func changed() map[string]string {
 		"max.connection.creation.rate": "5",
 		"max.connections":              "5", "max.connections.per.ip": "5", "max.connections.per.ip.overrides": "h:5",
 		"max.incremental.fetch.session.cache.slots": "5", "message.max.bytes": "5", "metadata.log.dir": "/x",
-		"min.insync.replicas": "5", "node.id": "2", "num.partitions": "5", "producer.id.expiration.ms": "5",
+		"offsets.topic.compression.codec": "1", "offsets.topic.num.partitions": "5", "offsets.topic.replication.factor": "5",
+		"offsets.topic.segment.bytes": "5", "transaction.state.log.min.isr": "5",
+		"transaction.state.log.num.partitions": "5", "transaction.state.log.replication.factor": "5",
+		"transaction.state.log.segment.bytes": "5",
+		"min.insync.replicas":                 "5", "node.id": "2", "num.partitions": "5", "producer.id.expiration.ms": "5",
 		"queued.max.request.bytes": "5", "remote.fetch.max.wait.ms": "5", "remote.list.offsets.request.timeout.ms": "5",
 		"remote.log.manager.copier.thread.pool.size": "5", "remote.log.manager.task.interval.ms": "5",
 		"remote.log.reader.max.pending.tasks": "5", "remote.log.reader.threads": "5",

@@ -76,6 +76,8 @@ type Node struct {
 	server    *server.Server
 	admin     *admin.Server
 
+	coordinations []coordination // set before the partitions are opened
+
 	live atomic.Pointer[liveSettings] // what applySettings has last taken over; set once the metadata is open
 
 	addresses   []string // of the listeners

@@ -89,11 +89,12 @@ func (n *Node) openReplicas(context.Context) error {
 		Layers:               n.layers,
 		Registerer:           n.deps.Registry,
 		MaxPartitionSeries:   n.config.Metrics.MaxPartitions,
-		Committed:            n.tier.Advanced,
+		Committed:            n.advanced,
 	})
 	n.retention = n.newRetention()
 	n.meta.Watch(n.replicas.Apply)
 	n.meta.Watch(n.tier.Apply)
+	n.meta.Watch(n.applyCoordinators)
 	n.run("tiering", n.tier.Run)
 	n.run("retention", n.retention.Run)
 	return nil
@@ -138,7 +139,7 @@ func (n *Node) apiOptions() api.Options {
 	return api.Options{
 		Logger: n.logger, Metadata: n.meta, Replicas: n.replicas, Placement: roomyPlacement{room: n.logs.RoomForLogs},
 		ProducerIDs: txn.NewProducerIDs(n.producerIDBlock), BrokerID: n.config.NodeID, Layers: n.layers,
-		LogDirectories: n.logDirectories, Quorum: n.quorum,
+		LogDirectories: n.logDirectories, Quorum: n.quorum, InternalTopics: n.internalTopics(),
 		DefaultPartitions:        n.config.Topics.DefaultPartitions,
 		DefaultReplicationFactor: n.config.Topics.DefaultReplicationFactor,
 		DeleteTopicEnable:        n.config.Topics.DeleteEnable,

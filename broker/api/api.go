@@ -39,6 +39,8 @@ type Options struct {
 	ProducerIDs *txn.ProducerIDs
 
 	BrokerID kafka.BrokerID
+	// InternalTopics are the coordinators' topics by name, as they are made at their first use.
+	InternalTopics map[string]InternalTopic
 	// LogDirectories lists the log directories, those that have failed included.
 	LogDirectories func() []LogDirectory
 	// Quorum tells where the metadata quorum stands.

@@ -87,7 +87,7 @@ func TestME08InternalTopicsAreNotCreatedByAskingForThem(t *testing.T) {
 	if count := n.meta.Image().TopicCount(); count != 0 {
 		t.Errorf("%d topics were created", count)
 	}
-	n.createTopic("__consumer_offsets", 1) // by somebody who knows what he wants
+	ask[*kmsg.FindCoordinatorResponse](n, coordinatorOf(0, "a"), 6)
 	if topic := ask[*kmsg.MetadataResponse](n, metadataFor("__consumer_offsets"), 9).Topics[0]; !topic.IsInternal {
 		t.Error("Kafka's own topic is not told apart once it exists")
 	}

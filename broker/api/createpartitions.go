@@ -56,6 +56,9 @@ func (h *Handlers) addPartitions(ctx context.Context, asked *kmsg.CreatePartitio
 	if !ok {
 		return kafka.UnknownTopicOrPartition
 	}
+	if err := checkNotInternal(topic.Name, "given more partitions"); err != nil {
+		return err
+	}
 	partitions, err := h.placeMore(img, topic, asked)
 	if err != nil || validateOnly {
 		return err

@@ -104,11 +104,14 @@ func commitError(err error) error {
 
 // newTopic checks one topic as a real creation would and decides where its replicas go.
 func (h *Handlers) newTopic(img *image.Image, asked *kmsg.CreateTopicsRequestTopic) (command.NewTopic, error) {
-	topic := command.NewTopic{Name: asked.Topic, Internal: isInternalTopic(asked.Topic), Configs: map[string]string{}}
+	topic := command.NewTopic{Name: asked.Topic, Configs: map[string]string{}}
 	if asked.Topic == metadataTopicName {
 		return topic, fmt.Errorf("%s is the metadata quorum's own: %w", metadataTopicName, kafka.InvalidRequest)
 	}
 	if err := img.CheckNewTopicName(asked.Topic); err != nil {
+		return topic, err
+	}
+	if err := checkNotInternal(asked.Topic, "created by clients"); err != nil {
 		return topic, err
 	}
 	for _, setting := range asked.Configs {

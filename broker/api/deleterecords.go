@@ -50,6 +50,9 @@ func (h *Handlers) deleteAll(ctx context.Context, request *kmsg.DeleteRecordsReq
 			answer.Partition, answer.LowWatermark = one.Partition, -1
 			p, err := h.partition(asked.Topic, one.Partition)
 			if err == nil {
+				err = checkNotInternal(asked.Topic, "cut")
+			}
+			if err == nil {
 				answer.LowWatermark, err = p.DeleteRecords(ctx, one.Offset)
 			}
 			if err != nil {

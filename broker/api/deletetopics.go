@@ -94,6 +94,9 @@ func (h *Handlers) deleteTopic(ctx context.Context, img *image.Image, asked *kms
 	}
 	if err == nil {
 		answer.Topic, answer.TopicID = &topic.Name, topic.ID
+		err = checkNotInternal(topic.Name, "deleted")
+	}
+	if err == nil {
 		_, err = h.options.Metadata.Propose(ctx, command.DeleteTopic{
 			ID: topic.ID, ElapsedMs: h.options.Metadata.ElapsedMs(),
 		})

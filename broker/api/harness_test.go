@@ -103,6 +103,14 @@ func newTestNodeWith(t *testing.T, static map[string]string, policy storage.Flus
 			}
 			return block.(command.ProducerIDBlock).First, block.(command.ProducerIDBlock).End, nil
 		}),
+		InternalTopics: map[string]InternalTopic{
+			kafka.GroupMetadataTopic: {Partitions: 5, ReplicationFactor: 3, Configs: map[string]string{
+				"cleanup.policy": "compact", "compression.type": "producer",
+			}},
+			kafka.TransactionStateTopic: {Partitions: 5, ReplicationFactor: 3, MinInsyncReplicas: 2, Configs: map[string]string{
+				"cleanup.policy": "compact", "compression.type": "uncompressed",
+			}},
+		},
 		BrokerID: testBroker, Layers: layers, DefaultPartitions: 2, DefaultReplicationFactor: 1,
 		LogDirectories: func() []LogDirectory {
 			dir := n.logs.Directories()[0]

@@ -131,7 +131,7 @@ func (h *Handlers) missingTopics(request *kmsg.MetadataRequest) *kmsg.CreateTopi
 	img := h.options.Metadata.Image()
 	for i := range request.Topics {
 		name := request.Topics[i].Topic
-		if name == nil || isInternalTopic(*name) || *name == metadataTopicName || image.CheckTopicName(*name) != nil {
+		if name == nil || kafka.IsInternalTopic(*name) || *name == metadataTopicName || image.CheckTopicName(*name) != nil {
 			continue
 		}
 		if _, exists := img.Topic(*name); exists {
@@ -142,15 +142,6 @@ func (h *Handlers) missingTopics(request *kmsg.MetadataRequest) *kmsg.CreateTopi
 		create.Topics = append(create.Topics, topic)
 	}
 	return create
-}
-
-// isInternalTopic tells whether a name belongs to a topic of Kafka's own.
-func isInternalTopic(name string) bool {
-	switch name {
-	case "__consumer_offsets", "__transaction_state", "__share_group_state":
-		return true
-	}
-	return false
 }
 
 func (h *Handlers) metadataFor(img *image.Image, asked *kmsg.MetadataRequestTopic) kmsg.MetadataResponseTopic {
@@ -172,7 +163,7 @@ func (h *Handlers) metadataFor(img *image.Image, asked *kmsg.MetadataRequestTopi
 func unknownTopic(name *string, id kafka.TopicID, code kafka.Errno) kmsg.MetadataResponseTopic {
 	topic := kmsg.NewMetadataResponseTopic()
 	topic.Topic, topic.TopicID, topic.ErrorCode = name, id, int16(code)
-	topic.IsInternal = name != nil && isInternalTopic(*name)
+	topic.IsInternal = name != nil && kafka.IsInternalTopic(*name)
 	return topic
 }
 

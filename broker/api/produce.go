@@ -129,6 +129,10 @@ func (c *produceCall) appendPartition(topics *wire.ProduceTopics, entries *wire.
 		c.fail(answer, nil, err)
 		return nil
 	}
+	if kafka.IsInternalTopic(p.TopicPartition().Topic) { // its records are its coordinator's
+		c.fail(answer, p, kafka.InvalidTopic)
+		return p
+	}
 	appended, err := p.Append(entries.Records(), replica.AppendRequest{
 		Version: c.version, AwaitCommit: acks == acksAll,
 	})

@@ -2,9 +2,9 @@ package coordinator
 
 import "math"
 
-// partitionOf is the partition of an internal topic whose leader coordinates a group or a transactional id: the
+// PartitionOf is the partition of an internal topic whose leader coordinates a group or a transactional id: the
 // absolute value of Java's String.hashCode, modulo the number of partitions. (The smallest int has none; Kafka takes 0.)
-func partitionOf(id string, partitions int32) int32 {
+func PartitionOf(id string, partitions int32) int32 {
 	var hash int32
 	for _, unit := range id {
 		if unit > math.MaxUint16 { // as a pair of surrogates

@@ -147,7 +147,7 @@ func (r *Runtime) PartitionOf(id string) (int32, bool) {
 	if r.partitions == 0 {
 		return 0, false
 	}
-	return partitionOf(id, r.partitions), true
+	return PartitionOf(id, r.partitions), true
 }
 
 // Find returns the shard that coordinates a group or a transactional id. NOT_COORDINATOR: it is elsewhere, or there is
@@ -162,7 +162,7 @@ func (r *Runtime) Find(id string) (*Shard, error) {
 	if r.partitions == 0 {
 		return nil, fmt.Errorf("%s does not exist yet: %w", r.options.Topic, kafka.NotCoordinator)
 	}
-	partition := partitionOf(id, r.partitions)
+	partition := PartitionOf(id, r.partitions)
 	shard, ok := r.shards[partition]
 	if !ok {
 		return nil, fmt.Errorf("%s-%d is not led here: %w", r.options.Topic, partition, kafka.NotCoordinator)

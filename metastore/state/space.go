@@ -16,6 +16,8 @@ const (
 
 	// SpaceStorage is local to the broker: flushed offsets, high watermarks, producer checkpoints, append times.
 	SpaceStorage Space = 's'
+	// SpaceCoordinator is local to the broker: what the coordinators have read of their journals.
+	SpaceCoordinator Space = 'c'
 )
 
 // The spaces of the raft database, which is a separate one in a directory of its own.
