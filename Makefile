@@ -23,6 +23,7 @@ SAVE ?=
 BENCH_PACKAGES ?= ./broker/record ./broker/storage ./broker/wire ./broker/server
 ROWS ?= goals
 EFFORT ?= thorough
+BLOCKS ?= 0
 # Some 30 GB on the disk that is to be measured.
 SCRATCH ?= $(CACHE)/bench
 # What `make race` tests. All of it by default; `make ci` looks where goroutines meet, which is what time allows.
@@ -85,10 +86,10 @@ bench: $(BIN)/tools/benchstat ## benchmarks of the hot path beside a saved run (
 
 # The client has a processor of its own, 1; the brokers get 0. See docs/testing.md.
 .PHONY: bench-kafka
-bench-kafka: build versitygw kafka-lib ## firn beside Apache Kafka: docs/benchmarks.md (ROWS=list|goals|all|names EFFORT=quick)
+bench-kafka: build versitygw kafka-lib ## firn beside Apache Kafka: docs/benchmarks.md (ROWS=list|goals|all|names EFFORT=quick BLOCKS=)
 	CGO_ENABLED=0 $(GO) build -o $(BIN)/bench ./integration/bench
 	@mkdir -p $(CACHE)/bench
-	taskset --cpu-list 1 $(BIN)/bench -rows '$(ROWS)' -effort $(EFFORT) -scratch $(SCRATCH) \
+	taskset --cpu-list 1 $(BIN)/bench -rows '$(ROWS)' -effort $(EFFORT) -blocks $(BLOCKS) -scratch $(SCRATCH) \
 	  $(if $(filter quick,$(EFFORT)),-results $(CACHE)/bench/quick.json -page $(CACHE)/bench/quick.md)
 
 .PHONY: bench-page

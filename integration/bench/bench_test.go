@@ -84,6 +84,9 @@ func TestCommandLine(t *testing.T) {
 	if o, err := parse(nil, &out); err != nil || o.effort != thorough || o.rows != "goals" {
 		t.Errorf("%+v, %v", o, err)
 	}
+	if o, err := parse([]string{"-blocks", "3"}, &out); err != nil || o.effort.blocks != 3 {
+		t.Errorf("three blocks: %+v, %v", o, err)
+	}
 	for _, wrong := range [][]string{{"-effort", "some"}, {"idle"}, {"-nothing"}} {
 		if _, err := parse(wrong, &out); err == nil {
 			t.Errorf("%q is taken", wrong)

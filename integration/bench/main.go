@@ -84,6 +84,7 @@ func parse(args []string, out io.Writer) (options, error) {
 	flags.StringVar(&o.versitygw, "versitygw", os.Getenv("FIRN_VERSITYGW"), "the S3 server")
 	flags.StringVar(&o.scratch, "scratch", os.TempDir(), "folder for data, on the disk to measure; some 30 GB")
 	flags.IntVar(&o.brokerCPU, "broker-cpu", 0, "processor of the brokers; the client should be pinned to another")
+	blocks := flags.Int("blocks", 0, "blocks of Kafka, firn, firn, Kafka for a row; 0 leaves it to the effort")
 	flags.Func("effort", "thorough (the default), or quick to see whether rows run", func(name string) error {
 		switch name {
 		case "thorough":
@@ -97,6 +98,9 @@ func parse(args []string, out io.Writer) (options, error) {
 	err := flags.Parse(args)
 	if err == nil && flags.NArg() > 0 {
 		err = fmt.Errorf("%q: rows are named with -rows", flags.Arg(0))
+	}
+	if *blocks > 0 {
+		o.effort.blocks = *blocks
 	}
 	return o, err
 }
