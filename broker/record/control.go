@@ -88,3 +88,14 @@ func (b *Builder) AppendEndMarker(timestamp int64, marker EndMarker) {
 	value := binary.BigEndian.AppendUint32(make([]byte, 2, endMarkerLen), uint32(marker.CoordinatorEpoch))
 	b.Append(timestamp, key, value)
 }
+
+// NewEndMarker builds the control batch that ends a producer's transaction in a partition. Offset and leader epoch are
+// assigned by whoever appends it.
+func NewEndMarker(producerID int64, producerEpoch int16, timestamp int64, marker EndMarker) Batch {
+	options := PlainProducer()
+	options.ProducerID, options.ProducerEpoch = producerID, producerEpoch
+	options.Transactional, options.Control = true, true
+	b := NewBuilder(options)
+	b.AppendEndMarker(timestamp, marker)
+	return b.Build()
+}

@@ -13,6 +13,11 @@ import (
 type AppendOptions struct {
 	LeaderEpoch kafka.LeaderEpoch
 	AppendedAt  int64 // the broker's clock, ms since 1970
+	Origin      Origin
+	// Guard is what BeginVerification gave for a batch with which a transaction may begin.
+	Guard VerificationGuard
+	// TransactionVersion is the transaction.version that a marker was written under.
+	TransactionVersion int8
 }
 
 // AppendInfo says where a batch is in the log.
@@ -54,14 +59,12 @@ func (l *Log) append(batch record.Batch, summary record.Summary, opts AppendOpti
 	if err := l.writable(opts); err != nil {
 		return AppendInfo{}, err
 	}
-	if batch.HasProducerID() && !batch.IsControl() {
-		known, duplicate, err := l.producers.check(batch, opts.AppendedAt)
-		if err != nil {
-			return AppendInfo{}, fmt.Errorf("append to %s: %w", l.topicPartition, err)
-		}
-		if duplicate {
-			return l.duplicate(known), nil
-		}
+	verdict, err := l.checkProducer(batch, opts)
+	if err != nil {
+		return AppendInfo{}, fmt.Errorf("append to %s: %w", l.topicPartition, err)
+	}
+	if verdict.duplicate {
+		return l.duplicate(verdict.known), nil
 	}
 	if err := l.dir.checkReserve(len(batch), opts.AppendedAt); err != nil {
 		return AppendInfo{}, fmt.Errorf("append to %s: %w", l.topicPartition, err)
@@ -74,7 +77,7 @@ func (l *Log) append(batch record.Batch, summary record.Summary, opts AppendOpti
 	if err := l.write(batch); err != nil {
 		return AppendInfo{}, err
 	}
-	l.noteAppended(batch, summary, opts)
+	l.noteAppended(batch, verdict.marker, summary, opts)
 	return AppendInfo{
 		BaseOffset:     batch.BaseOffset(),
 		LastOffset:     batch.LastOffset(),
@@ -82,6 +85,27 @@ func (l *Log) append(batch record.Batch, summary record.Summary, opts AppendOpti
 		LogAppendTime:  logAppendTime(batch),
 		LogStartOffset: l.logStart.Load(),
 	}, nil
+}
+
+// verdict is what is known of a batch that may be appended, or need not be.
+type verdict struct {
+	known     producedBatch // what a duplicate is one of
+	duplicate bool
+	marker    *record.EndMarker // nil unless the batch ends a transaction
+}
+
+// checkProducer judges the batch by what is known of its producer.
+func (l *Log) checkProducer(batch record.Batch, opts AppendOptions) (v verdict, err error) {
+	switch {
+	case !batch.HasProducerID():
+	case batch.IsControl():
+		if v.marker, err = endMarkerOf(batch); err == nil && v.marker != nil {
+			err = l.producers.checkMarker(batch, *v.marker, opts.TransactionVersion)
+		}
+	default:
+		v.known, v.duplicate, err = l.producers.check(batch, opts)
+	}
+	return v, err
 }
 
 func (l *Log) writable(opts AppendOptions) error {
@@ -139,7 +163,7 @@ func (l *Log) write(batch record.Batch) error {
 }
 
 // noteAppended brings everything that is kept about the log up to a batch that has been written.
-func (l *Log) noteAppended(batch record.Batch, summary record.Summary, opts AppendOptions) {
+func (l *Log) noteAppended(batch record.Batch, marker *record.EndMarker, summary record.Summary, opts AppendOptions) {
 	active := l.active()
 	if active.state.Size == 0 {
 		active.state.FirstAppendedAt = opts.AppendedAt
@@ -149,7 +173,9 @@ func (l *Log) noteAppended(batch record.Batch, summary record.Summary, opts Appe
 	note.maxTimestampOffset = note.baseOffset + int64(summary.MaxTimestampOffsetDelta)
 	active.note(note)
 	l.noteEpoch(opts.LeaderEpoch, batch.BaseOffset())
-	l.producers.update(batch, opts.AppendedAt)
+	if aborted, found := l.producers.update(batch, marker, opts.AppendedAt); found {
+		active.noteAborted(aborted)
+	}
 	if batch.IsTransactional() {
 		l.publishStableBound(l.highWatermark.Load())
 	}

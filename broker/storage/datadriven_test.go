@@ -25,6 +25,7 @@ type scenario struct {
 	reserve int64
 	manager *Manager
 	log     *Log
+	guard   VerificationGuard
 	events  []string
 }
 
@@ -74,6 +75,7 @@ func (s *scenario) run(d *datadriven.TestData) (string, error) {
 		"offsets": s.offsets, "segments": s.segments, "epochs": s.epochs, "read": s.read, "read-all": s.readAll,
 		"time": s.time, "max-time": s.maxTime, "producers": s.producers, "reserve": s.setReserve,
 		"ls": s.ls, "rm": s.rm, "cut-file": s.cutFile, "zero": s.zero, "flip": s.flip, "write": s.write,
+		"marker": s.marker, "verify-transaction": s.verifyTransaction, "aborted": s.aborted,
 		"scramble": s.scramble, "forget": s.forget, "remote": s.setRemote, "dump": s.dump, "verify": s.verify,
 	}
 	command, found := commands[d.Cmd]
@@ -83,7 +85,7 @@ func (s *scenario) run(d *datadriven.TestData) (string, error) {
 	return command(d)
 }
 
-func number[T ~int | ~int16 | ~int32 | ~int64](s *scenario, d *datadriven.TestData, key string, otherwise T) T {
+func number[T ~int | ~int8 | ~int16 | ~int32 | ~int64](s *scenario, d *datadriven.TestData, key string, otherwise T) T {
 	n := int64(otherwise)
 	d.MaybeScanArgs(s.t, key, &n)
 	return T(n)
@@ -181,11 +183,18 @@ func (s *scenario) append(d *datadriven.TestData) (string, error) {
 				o.ProducerEpoch = max(o.ProducerEpoch, 0)
 				o.BaseSequence = number(s, d, "sequence", int32(0))
 			}
+			o.Transactional = d.HasArg("transactional")
 			if codec != "" {
 				o.Codec, _ = record.ParseCodec(codec)
 			}
 		})
-		info, err := tryAppend(s.log, batch, kafka.LeaderEpoch(epoch), at)
+		guard := s.guard
+		if d.HasArg("verified") {
+			guard = s.log.BeginVerification(startOf(batch, false))
+		}
+		info, err := tryAppendWith(s.log, batch, AppendOptions{
+			LeaderEpoch: kafka.LeaderEpoch(epoch), AppendedAt: at, Guard: guard,
+		})
 		if err != nil {
 			return out, err
 		}
@@ -196,6 +205,49 @@ func (s *scenario) append(d *datadriven.TestData) (string, error) {
 		out += "\n"
 	}
 	return out, nil
+}
+
+// marker ends a transaction.
+func (s *scenario) marker(d *datadriven.TestData) (string, error) {
+	marker := record.EndMarker{Type: record.Abort, CoordinatorEpoch: number(s, d, "coordinator", int32(0))}
+	if d.HasArg("commit") {
+		marker.Type = record.Commit
+	}
+	batch := record.NewEndMarker(number(s, d, "producer", int64(0)), number(s, d, "producer-epoch", int16(0)),
+		number(s, d, "ts", int64(1000)), marker)
+	info, err := appendMarker(s.log, batch, AppendOptions{
+		LeaderEpoch: kafka.LeaderEpoch(number(s, d, "epoch", 0)), AppendedAt: number(s, d, "at", int64(1000)),
+		TransactionVersion: number(s, d, "version", int8(0)),
+	})
+	if err != nil {
+		return "", err
+	}
+	return fmt.Sprintf("%d\n", info.BaseOffset), nil
+}
+
+// verifyTransaction begins a verification and keeps the guard for the batches to come.
+func (s *scenario) verifyTransaction(d *datadriven.TestData) (string, error) {
+	s.guard = s.log.BeginVerification(TransactionStart{
+		ProducerID: number(s, d, "producer", int64(0)), ProducerEpoch: number(s, d, "producer-epoch", int16(0)),
+		BaseSequence: number(s, d, "sequence", int32(0)), BumpsEpoch: d.HasArg("bumps-epoch"),
+	})
+	if s.guard == NoGuard {
+		return "not needed\n", nil
+	}
+	return fmt.Sprintf("guard %d\n", s.guard), nil
+}
+
+// aborted lists what readers of committed data leave out.
+func (s *scenario) aborted(d *datadriven.TestData) (string, error) {
+	found, err := s.log.AbortedTransactions(number(s, d, "from", int64(0)), number(s, d, "to", s.log.EndOffset()))
+	out := ""
+	for _, transaction := range found {
+		out += transaction.String() + "\n"
+	}
+	if out == "" {
+		out = "none\n"
+	}
+	return out, err
 }
 
 func (s *scenario) roll(*datadriven.TestData) (string, error)  { return "", s.log.Roll() }

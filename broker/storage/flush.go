@@ -125,7 +125,7 @@ func (l *Log) epochsDue() bool {
 }
 
 func (x *memoryIndexes) unwritten() int {
-	return len(x.offsets) - x.offsetsOnDisk + len(x.times) - x.timesOnDisk
+	return len(x.offsets) - x.offsetsOnDisk + len(x.times) - x.timesOnDisk + len(x.aborted) - x.abortedOnDisk
 }
 
 // run does the writing, without any lock: the batches of each segment before anything that tells of them.
@@ -165,7 +165,11 @@ func (p *flushSegment) writeIndexes(fsys vfs.FS) error {
 	if err != nil {
 		return err
 	}
-	return writeTail(fsys, p.segment.path(timeIndexSuffix), p.indexes.times, p.indexes.timesOnDisk, p.sealed)
+	err = writeTail(fsys, p.segment.path(timeIndexSuffix), p.indexes.times, p.indexes.timesOnDisk, p.sealed)
+	if err != nil || len(p.indexes.aborted) == 0 { // without any there is no file, as in Kafka
+		return err
+	}
+	return writeTail(fsys, p.segment.path(txnIndexSuffix), p.indexes.aborted, p.indexes.abortedOnDisk, p.sealed)
 }
 
 // writeTail brings a file that holds the first onDisk bytes of data up to all of them. A sealed segment's index is
@@ -219,6 +223,7 @@ func (l *Log) noteFlushed(part flushSegment) {
 	if part.writes && part.segment.indexes != nil {
 		part.segment.indexes.offsetsOnDisk = len(part.indexes.offsets)
 		part.segment.indexes.timesOnDisk = len(part.indexes.times)
+		part.segment.indexes.abortedOnDisk = len(part.indexes.aborted)
 	}
 	if !part.sealed || part.segment.indexes == nil {
 		return

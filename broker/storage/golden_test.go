@@ -6,6 +6,7 @@ import (
 	"flag"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -41,6 +42,24 @@ func checkGolden(t *testing.T, name string, got []byte, isText bool) {
 	}
 }
 
+// goldenBytes are those of a format that is only read any more.
+func goldenBytes(t *testing.T, name string) (data []byte) {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join("testdata", name+".golden"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(text)) {
+		line, _, _ = strings.Cut(line[min(10, len(line)):], "|")
+		bytes, err := hex.DecodeString(strings.Join(strings.Fields(line), ""))
+		if err != nil {
+			t.Fatal(err)
+		}
+		data = append(data, bytes...)
+	}
+	return data
+}
+
 var (
 	goldenOffsets  = []offsetEntry{{relative: 3, position: 109}, {relative: 65536, position: 1 << 30}}
 	goldenTimes    = []timeEntry{{timestamp: 0, relative: 3}, {timestamp: 1357016400000, relative: 70000}}
@@ -68,7 +87,11 @@ var (
 	goldenState = segmentState{
 		EndOffset: 200, Size: 1 << 20, FirstTimestamp: 1, MaxTimestamp: 1357016400000, MaxTimestampLast: 150,
 		MaxTimestampOffset: 149, FirstAppendedAt: 1795980000000, LastAppendedAt: 1795980000001, OffsetEntries: 256,
-		TimeEntries: 12, Sealed: true, NextBaseOffset: 201,
+		TimeEntries: 12, AbortedEntries: 7, Sealed: true, NextBaseOffset: 201,
+	}
+	goldenAborted = []AbortedTransaction{
+		{ProducerID: 7, FirstOffset: 10, LastOffset: 20, LastStableOffset: 12},
+		{ProducerID: 1 << 40, FirstOffset: 12, LastOffset: 1 << 33, LastStableOffset: 1<<33 + 1},
 	}
 )
 
@@ -112,6 +135,16 @@ func TestFormatsStayWhatTheyAre(t *testing.T) {
 	state := goldenState.append(nil)
 	checkGolden(t, "store-segment", state, false)
 	checkParsed(t, goldenState, state, parseSegmentState)
+	before := goldenState
+	before.AbortedEntries = 0
+	checkParsed(t, before, goldenBytes(t, "store-segment-v1"), parseSegmentState)
+
+	var aborted []byte
+	for _, entry := range goldenAborted {
+		aborted = appendTxnEntry(aborted, entry)
+	}
+	checkGolden(t, "transaction-index", aborted, false)
+	checkParsed(t, goldenAborted, aborted, ParseTransactionIndex)
 
 	lagging := append([]byte{storeVersion}, epochs...)
 	checkParsed(t, goldenEpochs, lagging, parseSavedEpochs)

@@ -12,10 +12,12 @@ import (
 
 // indexMaps are the index files of a sealed segment as read-only memory. They are made at the first look-up and kept
 // in a bounded cache: a kernel allows 65 530 maps, and touching one page of a map makes 64 KiB resident.
-type indexMaps struct{ offsets, times *vfs.Mapping }
+type indexMaps struct{ offsets, times, aborted *vfs.Mapping }
 
-// Close removes both maps.
-func (m *indexMaps) Close() error { return errors.Join(m.offsets.Close(), m.times.Close()) }
+// Close removes the maps.
+func (m *indexMaps) Close() error {
+	return errors.Join(m.offsets.Close(), m.times.Close(), m.aborted.Close())
+}
 
 // segmentMaps is a segment as the opener of its maps.
 type segmentMaps segment
@@ -47,7 +49,12 @@ func (s *segment) mapIndexes() (*indexMaps, error) {
 	if err != nil {
 		return nil, errors.Join(err, offsets.Close())
 	}
-	maps := &indexMaps{offsets: offsets, times: times}
+	maps := &indexMaps{offsets: offsets, times: times, aborted: &vfs.Mapping{}}
+	if entries := s.abortedEntries.Load(); entries > 0 {
+		if maps.aborted, err = s.mapIndex(txnIndexSuffix, int(entries)*txnEntrySize); err != nil {
+			return nil, errors.Join(err, offsets.Close(), times.Close())
+		}
+	}
 	if err := s.checkMaps(maps); err != nil {
 		return nil, errors.Join(err, maps.Close())
 	}
@@ -94,10 +101,13 @@ func (s *segment) checkMaps(maps *indexMaps) (err error) {
 	if n := len(times) / timeEntrySize; n > 0 && timeEntryAt(times, n-1).timestamp != s.state.MaxTimestamp {
 		return fmt.Errorf("%s: its last timestamp is not the segment's largest", s.path(timeIndexSuffix))
 	}
+	if err := checkTransactionIndex(maps.aborted.Bytes(), s.baseOffset, s.state.EndOffset); err != nil {
+		return fmt.Errorf("%s: %w", s.path(txnIndexSuffix), err)
+	}
 	return nil
 }
 
-// remakeIndexes reads the segment's batches and writes both index files anew.
+// remakeIndexes reads the segment's batches and writes the index files anew.
 func (s *segment) remakeIndexes(reason error) error {
 	file, err := s.env.files.acquire(&s.data, s)
 	if err != nil {
@@ -108,22 +118,44 @@ func (s *segment) remakeIndexes(reason error) error {
 	if err != nil {
 		return err
 	}
+	if err := s.findAborted(rebuilt); err != nil {
+		return err
+	}
+	rebuilt.seal(s.state.NextBaseOffset)
 	if err := vfs.WriteFileAtomic(s.env.fs, s.path(offsetIndexSuffix), rebuilt.indexes.offsets); err != nil {
 		return err
 	}
 	if err := vfs.WriteFileAtomic(s.env.fs, s.path(timeIndexSuffix), rebuilt.indexes.times); err != nil {
 		return err
 	}
+	if aborted := rebuilt.indexes.aborted; len(aborted) > 0 {
+		if err := vfs.WriteFileAtomic(s.env.fs, s.path(txnIndexSuffix), aborted); err != nil {
+			return err
+		}
+	}
 	s.offsetEntries.Store(rebuilt.offsetEntries.Load())
 	s.timeEntries.Store(rebuilt.timeEntries.Load())
+	s.abortedEntries.Store(rebuilt.abortedEntries.Load())
 	s.env.indexRebuilt(s, reason)
 	return nil
 }
 
+// findAborted fills in the transaction index of the segment that takes this one's place. Of most segments the log knows
+// that there is nothing to be found.
+func (s *segment) findAborted(rebuilt *segment) error {
+	if s.abortedEntries.Load() == 0 {
+		return nil
+	}
+	state, err := s.producersAt(s.baseOffset)
+	if err != nil {
+		return err
+	}
+	return s.reach().replayProducers(state, s.state.EndOffset, 0, rebuilt.noteAborted)
+}
+
 // scanAll walks a sealed segment from its begin to its end, which must be where the log remembers it.
 func (s *segment) scanAll(file vfs.File) (*segment, error) {
-	rebuilt := newSegment(s.env, s.folder, s.baseOffset, s.indexInterval)
-	rebuilt.indexes = &memoryIndexes{}
+	rebuilt := s.afresh()
 	scan := s.env.bigScan()
 	defer s.env.put(scan)
 	scan.reset(file, 0, s.state.Size)
@@ -145,7 +177,6 @@ func (s *segment) scanAll(file vfs.File) (*segment, error) {
 		return nil, &CorruptError{File: s.path(logSuffix), Position: s.state.Size, Err: fmt.Errorf(
 			"its batches end at offset %d instead of %d", rebuilt.state.EndOffset, s.state.EndOffset)}
 	}
-	rebuilt.seal(s.state.NextBaseOffset)
 	return rebuilt, nil
 }
 

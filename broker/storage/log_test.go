@@ -89,11 +89,55 @@ func appendBatch(t tb, l *Log, batch record.Batch, epoch kafka.LeaderEpoch, now 
 }
 
 func tryAppend(l *Log, batch record.Batch, epoch kafka.LeaderEpoch, now int64) (AppendInfo, error) {
+	return tryAppendWith(l, batch, AppendOptions{LeaderEpoch: epoch, AppendedAt: now})
+}
+
+func tryAppendWith(l *Log, batch record.Batch, opts AppendOptions) (AppendInfo, error) {
 	batch, summary, err := record.NewValidator().Validate(batch, record.AnyOptions())
 	if err != nil {
 		return AppendInfo{}, err
 	}
-	return l.Append(batch, summary, AppendOptions{LeaderEpoch: epoch, AppendedAt: now})
+	return l.Append(batch, summary, opts)
+}
+
+// appendMarker appends the end of a transaction, which no client may write.
+func appendMarker(l *Log, batch record.Batch, opts AppendOptions) (AppendInfo, error) {
+	opts.Origin = FromCoordinator
+	return l.Append(batch, record.Summary{Count: 1, MaxTimestamp: batch.MaxTimestamp(), Size: len(batch)}, opts)
+}
+
+// inTransaction is the producer's batch as one of a transaction.
+func inTransaction(batch record.Batch) record.Batch {
+	o := record.PlainProducer()
+	o.ProducerID, o.ProducerEpoch, o.BaseSequence = batch.ProducerID(), batch.ProducerEpoch(), batch.BaseSequence()
+	o.Transactional = true
+	return batchOf(int(batch.Count()), batch.BaseTimestamp(), func(into *record.BuilderOptions) { *into = o })
+}
+
+func startOf(batch record.Batch, bumpsEpoch bool) TransactionStart {
+	return TransactionStart{
+		ProducerID: batch.ProducerID(), ProducerEpoch: batch.ProducerEpoch(), BaseSequence: batch.BaseSequence(),
+		BumpsEpoch: bumpsEpoch,
+	}
+}
+
+// appendTransactional appends a batch of a transaction that the coordinator knows of, or a marker.
+func appendTransactional(t tb, l *Log, batch record.Batch, epoch kafka.LeaderEpoch) AppendInfo {
+	t.Helper()
+	opts := AppendOptions{LeaderEpoch: epoch, AppendedAt: 1}
+	if batch.IsControl() {
+		info, err := appendMarker(l, batch, opts)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return info
+	}
+	opts.Guard = l.BeginVerification(startOf(batch, false))
+	info, err := tryAppendWith(l, batch, opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return info
 }
 
 // readAll returns the bytes of the log from an offset to its end.

@@ -45,17 +45,25 @@ func (l *Log) producerSnapshotAt(offset int64) ([]byte, error) {
 		found, err := parseProducerCheckpoint(offset, data)
 		return found.Snapshot, err
 	}
-	reaches := l.reaches()
-	isBase := slices.ContainsFunc(reaches, func(r reach) bool { return r.segment.baseOffset == offset })
+	isBase := slices.ContainsFunc(l.reaches(), func(r reach) bool { return r.segment.baseOffset == offset })
 	if !isBase {
 		return nil, fmt.Errorf("no local segment begins or ends there: %w", kafka.OffsetOutOfRange)
 	}
 	// It was never saved, so it is made from the one before.
-	state, err := l.restoreProducers(offset, time.Now().UnixMilli())
-	if err == nil {
-		err = replayProducers(reaches, state, offset)
+	state, err := l.producersAt(offset)
+	if err != nil {
+		return nil, err
 	}
-	return AppendProducerSnapshot(nil, state.snapshot()), err
+	return AppendProducerSnapshot(nil, state.snapshot()), nil
+}
+
+// producersAt makes the state at any local offset, from the newest checkpoint and the batches behind it.
+func (l *Log) producersAt(offset int64) (*producerState, error) {
+	state, err := l.restoreProducers(offset, time.Now().UnixMilli())
+	if err != nil {
+		return nil, err
+	}
+	return state, replayProducers(l.reaches(), state, offset)
 }
 
 // currentSnapshot looks for the state in memory.
@@ -191,7 +199,7 @@ func (l *Log) reaches() []reach {
 func replayProducers(reaches []reach, state *producerState, endOffset int64) error {
 	now := time.Now().UnixMilli()
 	for _, r := range reaches {
-		if err := r.replayProducers(state, endOffset, now); err != nil {
+		if err := r.replayProducers(state, endOffset, now, nil); err != nil {
 			return err
 		}
 	}
@@ -199,24 +207,28 @@ func replayProducers(reaches []reach, state *producerState, endOffset int64) err
 	return nil
 }
 
-func (r reach) replayProducers(state *producerState, endOffset, now int64) error {
+// replayProducers takes in the segment's batches. Transactions that were aborted in it are handed to noteAborted, if
+// that is not nil.
+func (r reach) replayProducers(state *producerState, endOffset, now int64, noteAborted func(AbortedTransaction)) error {
 	from := state.endOffset
 	if endOffset <= from || r.endOffset <= from || r.segment.baseOffset >= endOffset {
 		return nil
 	}
-	return r.walk(from, func(scan *batchScan, header record.Batch) {
+	return r.walk(from, func(scan *batchScan, header record.Batch, marker *record.EndMarker) {
 		switch {
 		case header.BaseOffset() >= endOffset:
 			scan.end = scan.position
 		case header.BaseOffset() >= from:
-			state.update(header, now)
+			if aborted, found := state.update(header, marker, now); found && noteAborted != nil {
+				noteAborted(aborted)
+			}
 		}
 	})
 }
 
-// walk visits the headers of the segment's batches, from about the one that holds an offset. The visitor may end the
-// walk through the scan.
-func (r reach) walk(offset int64, visit func(scan *batchScan, header record.Batch)) error {
+// walk visits the headers of the segment's batches, from about the one that holds an offset, with the markers that end
+// transactions. The visitor may end the walk through the scan.
+func (r reach) walk(offset int64, visit func(*batchScan, record.Batch, *record.EndMarker)) error {
 	env := r.segment.env
 	file, err := env.files.acquire(&r.segment.data, r.segment)
 	if err != nil {
@@ -228,13 +240,17 @@ func (r reach) walk(offset int64, visit func(scan *batchScan, header record.Batc
 	defer env.put(scan)
 	scan.reset(file, int64(entry.position), r.size)
 	for {
-		header, _, err := scan.next()
+		header, position, err := scan.next()
 		if err == io.EOF {
 			return nil
+		}
+		var marker *record.EndMarker
+		if err == nil {
+			header, marker, err = scan.endMarker(header, position)
 		}
 		if err != nil {
 			return fmt.Errorf("walk %s: %w", r.segment.path(logSuffix), err)
 		}
-		visit(scan, header)
+		visit(scan, header, marker)
 	}
 }

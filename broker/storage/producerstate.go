@@ -94,25 +94,47 @@ type producerState struct {
 	expireMs  *atomic.Int64 // of all logs: producer.id.expiration.ms
 	producers map[int64]*producer
 	unstable  []unstableTransaction // by first offset
+	// verifications are of producers that are about to begin a transaction. They do not outlive the process.
+	verifications map[int64]*verification
+	lastGuard     VerificationGuard
 }
 
 func newProducerState(endOffset int64, expireMs *atomic.Int64) *producerState {
-	return &producerState{endOffset: endOffset, expireMs: expireMs, producers: map[int64]*producer{}}
+	return &producerState{
+		endOffset: endOffset, expireMs: expireMs,
+		producers: map[int64]*producer{}, verifications: map[int64]*verification{},
+	}
 }
 
-// check judges a batch that a producer sent: it is new, or a duplicate of a batch that is known, or an error.
-func (s *producerState) check(batch record.Batch, now int64) (known producedBatch, duplicate bool, err error) {
+// check judges a batch of records that is about to be appended in a producer's name: it is new, or a duplicate of a
+// batch that is known, or an error. What a coordinator appends has no sequences, and so no duplicates; it knows itself
+// that the transaction is open.
+func (s *producerState) check(batch record.Batch, opts AppendOptions) (known producedBatch, duplicate bool, err error) {
 	p := s.producers[batch.ProducerID()]
-	if p == nil || s.expired(p, now) {
-		return producedBatch{}, false, nil // nobody knows better, so any sequence may be the first
+	if p != nil && s.expired(p, opts.AppendedAt) {
+		p = nil
 	}
-	if known, duplicate = p.find(batch); duplicate {
-		return known, true, nil
+	if p != nil && opts.Origin == FromProducer {
+		if known, duplicate = p.find(batch); duplicate {
+			return known, true, nil
+		}
+	}
+	if opts.Origin == FromProducer {
+		if err := s.checkVerified(p, batch, opts.Guard); err != nil {
+			return known, false, err
+		}
+		if err := s.checkFirstSequence(p, batch); err != nil {
+			return known, false, err
+		}
+	}
+	if p == nil {
+		return known, false, nil // nobody knows better, so any sequence may be the first
 	}
 	switch epoch := batch.ProducerEpoch(); {
 	case epoch < p.epoch:
 		return known, false, fmt.Errorf("producer %d has epoch %d and sent epoch %d: %w",
 			batch.ProducerID(), p.epoch, epoch, kafka.InvalidProducerEpoch)
+	case opts.Origin == FromCoordinator:
 	case epoch > p.epoch:
 		if batch.BaseSequence() != 0 {
 			return known, false, fmt.Errorf("producer %d began epoch %d with sequence %d: %w",
@@ -121,6 +143,10 @@ func (s *producerState) check(batch record.Batch, now int64) (known producedBatc
 	case batch.BaseSequence() != nextSequence(p.lastSequence()):
 		return known, false, fmt.Errorf("producer %d sent sequence %d after %d: %w",
 			batch.ProducerID(), batch.BaseSequence(), p.lastSequence(), kafka.OutOfOrderSequenceNumber)
+	}
+	if p.txnFirstOffset >= 0 && !batch.IsTransactional() {
+		return known, false, fmt.Errorf("producer %d has an open transaction and sent records outside of it: %w",
+			batch.ProducerID(), kafka.InvalidTxnState)
 	}
 	return known, false, nil
 }
@@ -132,11 +158,14 @@ func nextSequence(last int32) int32 {
 	return record.AddSequence(last, 1)
 }
 
-// update takes in a batch that is part of the log. Batches come in order of their offsets.
-func (s *producerState) update(batch record.Batch, appendedAt int64) {
+// update takes in a batch that is part of the log, with the marker that it holds if it ends a transaction. Batches come
+// in order of their offsets; their headers are enough. It tells whether a transaction was aborted.
+func (s *producerState) update(batch record.Batch, marker *record.EndMarker, appendedAt int64) (
+	aborted AbortedTransaction, found bool,
+) {
 	s.endOffset = batch.NextOffset()
-	if !batch.HasProducerID() {
-		return
+	if !batch.HasProducerID() || batch.IsControl() && marker == nil {
+		return AbortedTransaction{}, false
 	}
 	id, epoch := batch.ProducerID(), batch.ProducerEpoch()
 	p := s.producers[id]
@@ -148,9 +177,11 @@ func (s *producerState) update(batch record.Batch, appendedAt int64) {
 		p.epoch, p.count = epoch, 0
 	}
 	p.timestamp, p.appendedAt = batch.MaxTimestamp(), appendedAt
-	if batch.IsControl() {
-		s.endTransaction(id, p, batch.BaseOffset())
-		return
+	if batch.IsTransactional() {
+		s.endVerification(batch)
+	}
+	if marker != nil {
+		return s.endTransaction(id, p, batch.BaseOffset(), *marker)
 	}
 	p.add(producedBatch{
 		lastSequence: batch.LastSequence(),
@@ -163,11 +194,19 @@ func (s *producerState) update(batch record.Batch, appendedAt int64) {
 		s.unstable = append(s.unstable,
 			unstableTransaction{producerID: id, firstOffset: batch.BaseOffset(), markerOffset: -1})
 	}
+	return AbortedTransaction{}, false
 }
 
-func (s *producerState) endTransaction(id int64, p *producer, markerOffset int64) {
+// endTransaction takes in a marker. One without a transaction changes nothing for readers.
+func (s *producerState) endTransaction(id int64, p *producer, markerOffset int64, marker record.EndMarker) (
+	aborted AbortedTransaction, found bool,
+) {
+	p.coordinatorEpoch = marker.CoordinatorEpoch
 	if p.txnFirstOffset < 0 {
-		return
+		return AbortedTransaction{}, false
+	}
+	aborted = AbortedTransaction{
+		ProducerID: id, FirstOffset: p.txnFirstOffset, LastOffset: markerOffset, LastStableOffset: markerOffset + 1,
 	}
 	p.txnFirstOffset = -1
 	for i := range s.unstable {
@@ -175,7 +214,13 @@ func (s *producerState) endTransaction(id int64, p *producer, markerOffset int64
 			s.unstable[i].markerOffset = markerOffset
 		}
 	}
+	if open := slices.IndexFunc(s.unstable, unstableTransaction.isOpen); open >= 0 {
+		aborted.LastStableOffset = s.unstable[open].firstOffset
+	}
+	return aborted, marker.Type == record.Abort
 }
+
+func (t unstableTransaction) isOpen() bool { return t.markerOffset < 0 }
 
 // firstUnstable is where the last stable offset ends under a high watermark, which it forgets settled transactions by.
 func (s *producerState) firstUnstable(highWatermark int64) (offset int64, found bool) {
@@ -195,4 +240,5 @@ func (s *producerState) expired(p *producer, now int64) bool {
 // expire forgets producers that have been silent for too long; one with an open transaction stays.
 func (s *producerState) expire(now int64) {
 	maps.DeleteFunc(s.producers, func(_ int64, p *producer) bool { return s.expired(p, now) })
+	maps.DeleteFunc(s.verifications, func(_ int64, v *verification) bool { return now-v.begunAt >= s.expireMs.Load() })
 }

@@ -57,7 +57,7 @@ func TestSequencesOfAProducer(t *testing.T) {
 					t.Fatal(err)
 				}
 				batch := produced(9, epoch, sequence, records)
-				_, again, err := state.check(batch, 0)
+				_, again, err := state.check(batch, AppendOptions{})
 				got := "new"
 				switch {
 				case err != nil:
@@ -67,7 +67,7 @@ func TestSequencesOfAProducer(t *testing.T) {
 				default:
 					batch.SetBaseOffset(offset)
 					offset = batch.NextOffset()
-					state.update(batch, 0)
+					state.update(batch, nil, 0)
 				}
 				if got != want {
 					t.Fatalf("%s is %s (%v)", word, got, err)
@@ -81,20 +81,14 @@ func TestLastStableOffsetWaitsForTheMarkerBelowTheHighWatermark(t *testing.T) {
 	d := newDisk()
 	m, l := d.open(t, Config{}, func(o *ManagerOptions) { o.Policy = FlushOS })
 	transactional := func(id int64, control bool) record.Batch {
-		return batchOf(1, 1000, func(o *record.BuilderOptions) {
-			o.ProducerID, o.ProducerEpoch, o.BaseSequence = id, 0, 0
-			o.Transactional, o.Control = true, control
-			if control {
-				o.BaseSequence = record.NoSequence
-			}
-		})
+		if control {
+			return record.NewEndMarker(id, 0, 1000, record.EndMarker{Type: record.Commit})
+		}
+		return inTransaction(produced(id, 0, 0, 1))
 	}
 	add := func(batch record.Batch) {
 		t.Helper()
-		summary := record.Summary{Count: 1, MaxTimestamp: batch.MaxTimestamp(), Size: len(batch)}
-		if _, err := l.Append(batch, summary, AppendOptions{LeaderEpoch: 0, AppendedAt: 1}); err != nil {
-			t.Fatal(err)
-		}
+		appendTransactional(t, l, batch, 0)
 	}
 	expect := func(highWatermark, stable int64) {
 		t.Helper()

@@ -79,6 +79,7 @@ type segmentView struct {
 	file    vfs.File // acquired
 	offsets []byte
 	times   []byte
+	aborted []byte
 	maps    *resource[*indexMaps] // acquired, nil if the indexes are in memory
 }
 
@@ -146,7 +147,7 @@ func (l *Log) viewOf(at int) segmentView {
 		view.nextBase = l.segments[at+1].baseOffset
 	}
 	if found.indexes != nil {
-		view.offsets, view.times = found.indexes.offsets, found.indexes.times
+		view.offsets, view.times, view.aborted = found.indexes.offsets, found.indexes.times, found.indexes.aborted
 	} else {
 		view.maps = found.maps.Load()
 	}
@@ -168,7 +169,7 @@ func (v *segmentView) acquire() error {
 		v.release()
 		return err
 	}
-	v.offsets, v.times = maps.offsets.Bytes(), maps.times.Bytes()
+	v.offsets, v.times, v.aborted = maps.offsets.Bytes(), maps.times.Bytes(), maps.aborted.Bytes()
 	return nil
 }
 
@@ -181,7 +182,7 @@ func (v *segmentView) release() {
 func (v *segmentView) releaseIndexes() {
 	if v.maps != nil {
 		v.segment.env.maps.release(v.maps)
-		v.offsets, v.times = nil, nil
+		v.offsets, v.times, v.aborted = nil, nil, nil
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"math"
 	"path"
 	"slices"
 	"strings"
@@ -33,12 +34,14 @@ type recovery struct {
 	savedEpochs []EpochEntry
 	now         int64
 
-	opened    []*segment
-	end       int64 // one past the last good batch
-	scanned   int   // index in opened of the first segment that was read, or len(opened)
-	lastEpoch kafka.LeaderEpoch
-	epochs    []EpochEntry // found in what was read
-	cut       *RecoveryCut
+	opened  []*segment
+	end     int64 // one past the last good batch
+	scanned int   // index in opened of the first segment that was read, or len(opened)
+	// unindexedFrom is the base of the first segment whose aborted transactions are still to be found.
+	unindexedFrom int64
+	lastEpoch     kafka.LeaderEpoch
+	epochs        []EpochEntry // found in what was read
+	cut           *RecoveryCut
 }
 
 type segmentFile struct {
@@ -58,6 +61,7 @@ func (l *Log) open(clean bool, saved *savedLog) error {
 	r := &recovery{
 		log: l, clean: clean, saved: saved.checkpoint, states: saved.segments, producers: saved.producers,
 		savedEpochs: saved.epochs, lastEpoch: kafka.NoLeaderEpoch, now: time.Now().UnixMilli(),
+		unindexedFrom: math.MaxInt64,
 	}
 	l.epochsSaved = saved.epochs != nil
 	files, err := r.listFiles()
@@ -238,12 +242,13 @@ func (r *recovery) checkEnd() error {
 // openSegment opens one file. bad is where its first bad batch is, if it may be cut there.
 func (r *recovery) openSegment(file segmentFile, isLast bool) (bad *CorruptError, err error) {
 	l := r.log
-	s := newSegment(l.env, l.folder, file.baseOffset, l.config.IndexIntervalBytes)
+	s := l.newSegment(file.baseOffset)
 	state, trusted := r.trust(file, isLast)
 	if trusted && r.scanned == len(r.opened) {
 		s.state = state
 		s.offsetEntries.Store(state.OffsetEntries)
 		s.timeEntries.Store(state.TimeEntries)
+		s.abortedEntries.Store(state.AbortedEntries)
 		r.opened, r.scanned = append(r.opened, s), r.scanned+1
 		r.end = state.EndOffset
 		if isLast {
@@ -271,7 +276,7 @@ func (r *recovery) openActive(s *segment) error {
 	s.writable.Store(true)
 	s.state.Sealed = false
 	s.entrySum = int64(s.indexInterval) // unknown, so the next batch but one gets an entry
-	if s.offsetEntries.Load() == 0 && s.timeEntries.Load() == 0 {
+	if s.offsetEntries.Load() == 0 && s.timeEntries.Load() == 0 && s.abortedEntries.Load() == 0 {
 		s.indexes = &memoryIndexes{}
 		return nil
 	}
@@ -289,6 +294,7 @@ func (r *recovery) openActive(s *segment) error {
 		return err
 	}
 	s.indexes = rebuilt.indexes
+	r.unindexedFrom = min(r.unindexedFrom, s.baseOffset)
 	r.log.env.indexRebuilt(s, reason)
 	return nil
 }
@@ -302,8 +308,10 @@ func (s *segment) readIndexes() (*memoryIndexes, error) {
 	indexes := &memoryIndexes{
 		offsets: slices.Clone(maps.offsets.Bytes()),
 		times:   slices.Clone(maps.times.Bytes()),
+		aborted: slices.Clone(maps.aborted.Bytes()),
 	}
 	indexes.offsetsOnDisk, indexes.timesOnDisk = len(indexes.offsets), len(indexes.times)
+	indexes.abortedOnDisk = len(indexes.aborted)
 	return indexes, maps.Close()
 }
 
@@ -314,6 +322,10 @@ func (r *recovery) scanSegment(s *segment, size int64) (bad *CorruptError, err e
 		return nil, err
 	}
 	s.indexes = &memoryIndexes{}
+	r.unindexedFrom = min(r.unindexedFrom, s.baseOffset)
+	if err := r.log.removeTransactionIndex(s); err != nil {
+		return nil, err
+	}
 	scan := r.log.env.bigScan()
 	defer r.log.env.put(scan)
 	scan.reset(file, 0, size)

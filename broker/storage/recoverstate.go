@@ -196,7 +196,7 @@ func (r *recovery) rebuildEpochs(reason error) ([]EpochEntry, error) {
 				continue
 			}
 		}
-		err = s.reach().walk(s.baseOffset, func(_ *batchScan, header record.Batch) {
+		err = s.reach().walk(s.baseOffset, func(_ *batchScan, header record.Batch, _ *record.EndMarker) {
 			epochs.assign(header.LeaderEpoch(), header.BaseOffset())
 		})
 		if err != nil {
@@ -212,21 +212,27 @@ func (r *recovery) rebuildEpochs(reason error) ([]EpochEntry, error) {
 
 func (r *recovery) firstEpoch(s *segment) (kafka.LeaderEpoch, error) {
 	epoch := kafka.NoLeaderEpoch
-	err := s.reach().walk(s.baseOffset, func(scan *batchScan, header record.Batch) {
+	err := s.reach().walk(s.baseOffset, func(scan *batchScan, header record.Batch, _ *record.EndMarker) {
 		epoch = header.LeaderEpoch()
 		scan.end = scan.position // one is enough
 	})
 	return epoch, err
 }
 
-// loadProducers brings the producers up to the log end.
+// loadProducers brings the producers up to the log end, and finds the aborted transactions of those segments whose
+// indexes are made anew.
 func (r *recovery) loadProducers() error {
 	l := r.log
-	state := l.restoreFrom(r.producers, r.end, r.now)
+	state := l.restoreFrom(r.producers, min(r.end, r.unindexedFrom), r.now)
 	for i, reach := range l.reaches() {
-		if err := reach.replayProducers(state, r.end, r.now); err != nil {
+		var note func(AbortedTransaction)
+		if reach.segment.baseOffset >= r.unindexedFrom {
+			note = reach.segment.noteAborted
+		}
+		if err := reach.replayProducers(state, r.end, r.now, note); err != nil {
 			return err
 		}
+		reach.segment.sealAborted()
 		if s := reach.segment; i >= r.scanned && s.state.Sealed {
 			l.pendingStates = append(l.pendingStates, r.pendingState(s, state))
 		}

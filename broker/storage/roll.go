@@ -101,7 +101,7 @@ func (l *Log) roll(now int64) error {
 // createSegment makes an empty segment whose file is open for writing. A file of that name holds nothing: everything
 // in the log ends at or below the base offset.
 func (l *Log) createSegment(baseOffset int64) (*segment, error) {
-	created := newSegment(l.env, l.folder, baseOffset, l.config.IndexIntervalBytes)
+	created := l.newSegment(baseOffset)
 	file, err := l.env.fs.Create(created.path(logSuffix))
 	if err != nil {
 		return nil, err

@@ -107,6 +107,29 @@ func (s *batchScan) verify(header record.Batch, position int64) error {
 	return nil
 }
 
+// endMarker reads the marker in the batch that next has just returned, if it ends a transaction. The header is the one
+// to go on with, as the one before may be overwritten.
+func (s *batchScan) endMarker(header record.Batch, position int64) (record.Batch, *record.EndMarker, error) {
+	if !header.IsControl() {
+		return header, nil, nil
+	}
+	if header.Size() > maxControlBatch {
+		return header, nil, s.corrupt(position, fmt.Errorf("a control batch of %d bytes", header.Size()))
+	}
+	batch, err := s.window(position, header.Size())
+	if err != nil {
+		return header, nil, err
+	}
+	marker, err := endMarkerOf(batch)
+	if err != nil {
+		return batch, nil, s.corrupt(position, err)
+	}
+	return batch, marker, nil
+}
+
+// maxControlBatch bounds what is believed to be a marker, which has 78 bytes: nobody but brokers writes them.
+const maxControlBatch = 4 << 10
+
 // crcCoveredFrom is where a batch's checksum begins to count: at its attributes.
 const crcCoveredFrom = 21
 

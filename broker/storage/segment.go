@@ -20,9 +20,12 @@ type segment struct {
 	maps           atomic.Pointer[resource[*indexMaps]]
 	offsetEntries  atomic.Int32 // in the index files of a sealed segment
 	timeEntries    atomic.Int32
+	abortedEntries atomic.Int32
 	rebuildIndexes atomic.Bool // the index files were found wrong
 	indexInterval  int32       // index.interval.bytes when the segment was made or opened
-	damage         atomic.Pointer[CorruptError]
+	// producersAt is the log's: where a transaction that ends in the segment began, its own batches need not tell.
+	producersAt func(offset int64) (*producerState, error)
+	damage      atomic.Pointer[CorruptError]
 
 	// The fields below are guarded by Log.mu. The state of a sealed segment does not change any more, and whoever found
 	// the segment sealed may read it without the lock.
@@ -45,6 +48,7 @@ type segmentState struct {
 	LastAppendedAt       int64
 	OffsetEntries        int32 // in the index file; filled in by saved
 	TimeEntries          int32
+	AbortedEntries       int32
 	Sealed               bool
 	NextBaseOffset       int64 // of a sealed segment: where it stops to answer, at or above EndOffset
 	maxTimestampPosition int64 // of the batch with MaxTimestamp, for recovery to look for the record in it
@@ -55,17 +59,31 @@ type segmentState struct {
 type memoryIndexes struct {
 	offsets []byte
 	times   []byte
+	aborted []byte // of the transaction index
 	// onDisk counts the bytes that the index files hold. Missing ones cost a rebuild after a crash and nothing else.
 	offsetsOnDisk int
 	timesOnDisk   int
+	abortedOnDisk int
 }
 
-func newSegment(env *environment, folder *folder, baseOffset int64, indexInterval int32) *segment {
+// newSegment is an empty segment of the log.
+func (l *Log) newSegment(baseOffset int64) *segment {
 	s := &segment{
-		baseOffset: baseOffset, folder: folder, env: env, indexInterval: indexInterval, state: emptyState(baseOffset),
+		baseOffset: baseOffset, folder: l.folder, env: l.env, indexInterval: l.config.IndexIntervalBytes,
+		producersAt: l.producersAt, state: emptyState(baseOffset),
 	}
 	s.maps.Store(&resource[*indexMaps]{})
 	return s
+}
+
+// afresh is the segment without anything in it, to be indexed anew.
+func (s *segment) afresh() *segment {
+	empty := &segment{
+		baseOffset: s.baseOffset, folder: s.folder, env: s.env, indexInterval: s.indexInterval,
+		producersAt: s.producersAt, state: emptyState(s.baseOffset), indexes: &memoryIndexes{},
+	}
+	empty.maps.Store(&resource[*indexMaps]{})
+	return empty
 }
 
 func emptyState(baseOffset int64) segmentState {
@@ -156,11 +174,24 @@ func (s *segment) noteTime() {
 	}
 }
 
+// noteAborted adds a transaction whose abort marker is in the segment.
+func (s *segment) noteAborted(aborted AbortedTransaction) {
+	s.indexes.aborted = appendTxnEntry(s.indexes.aborted, aborted)
+}
+
+// sealAborted counts what was added to a segment that was sealed before.
+func (s *segment) sealAborted() {
+	if s.state.Sealed && s.indexes != nil {
+		s.abortedEntries.Store(int32(len(s.indexes.aborted) / txnEntrySize))
+	}
+}
+
 // seal ends the segment: its time index gets the last word on the largest timestamp.
 func (s *segment) seal(nextBaseOffset int64) {
 	s.noteTime()
 	s.offsetEntries.Store(int32(len(s.indexes.offsets) / offsetEntrySize))
 	s.timeEntries.Store(int32(len(s.indexes.times) / timeEntrySize))
+	s.abortedEntries.Store(int32(len(s.indexes.aborted) / txnEntrySize))
 	s.state.Sealed, s.state.NextBaseOffset = true, nextBaseOffset
 }
 
@@ -168,9 +199,11 @@ func (s *segment) seal(nextBaseOffset int64) {
 func (s *segment) saved() segmentState {
 	state := s.state
 	state.OffsetEntries, state.TimeEntries = s.offsetEntries.Load(), s.timeEntries.Load()
+	state.AbortedEntries = s.abortedEntries.Load()
 	if s.indexes != nil {
 		state.OffsetEntries = int32(len(s.indexes.offsets) / offsetEntrySize)
 		state.TimeEntries = int32(len(s.indexes.times) / timeEntrySize)
+		state.AbortedEntries = int32(len(s.indexes.aborted) / txnEntrySize)
 	}
 	return state
 }

@@ -23,6 +23,8 @@ const (
 	epochsKind     = 'e'
 
 	storeVersion = 1
+	// segmentStateVersion: version 1 had no transaction index.
+	segmentStateVersion = 2
 )
 
 // logKeys makes the keys of one log.
@@ -74,14 +76,17 @@ func parseCheckpoint(data []byte) (checkpoint, error) {
 	}, nil
 }
 
-const segmentStateSize = 1 + 1 + 9*8 + 4 + 4
+const (
+	segmentStateSizeV1 = 1 + 1 + 9*8 + 4 + 4
+	segmentStateSize   = segmentStateSizeV1 + 4
+)
 
 func (s segmentState) append(dst []byte) []byte {
 	sealed := byte(0)
 	if s.Sealed {
 		sealed = 1
 	}
-	dst = append(dst, storeVersion, sealed)
+	dst = append(dst, segmentStateVersion, sealed)
 	for _, field := range []int64{
 		s.EndOffset, s.Size, s.FirstTimestamp, s.MaxTimestamp, s.MaxTimestampLast, s.MaxTimestampOffset,
 		s.FirstAppendedAt, s.LastAppendedAt, s.NextBaseOffset,
@@ -89,11 +94,16 @@ func (s segmentState) append(dst []byte) []byte {
 		dst = binary.BigEndian.AppendUint64(dst, uint64(field))
 	}
 	dst = binary.BigEndian.AppendUint32(dst, uint32(s.OffsetEntries))
-	return binary.BigEndian.AppendUint32(dst, uint32(s.TimeEntries))
+	dst = binary.BigEndian.AppendUint32(dst, uint32(s.TimeEntries))
+	return binary.BigEndian.AppendUint32(dst, uint32(s.AbortedEntries))
 }
 
 func parseSegmentState(data []byte) (segmentState, error) {
-	if len(data) != segmentStateSize || data[0] != storeVersion {
+	size := segmentStateSize
+	if len(data) > 0 && data[0] == storeVersion {
+		size = segmentStateSizeV1
+	}
+	if len(data) != size || data[0] != storeVersion && data[0] != segmentStateVersion {
 		return segmentState{}, fmt.Errorf("a segment's state of %d bytes and version % x is not known",
 			len(data), data[:min(1, len(data))])
 	}
@@ -106,6 +116,9 @@ func parseSegmentState(data []byte) (segmentState, error) {
 		*field, at = int64(binary.BigEndian.Uint64(at)), at[8:]
 	}
 	s.OffsetEntries, s.TimeEntries = int32(binary.BigEndian.Uint32(at)), int32(binary.BigEndian.Uint32(at[4:]))
+	if data[0] == segmentStateVersion {
+		s.AbortedEntries = int32(binary.BigEndian.Uint32(at[8:]))
+	}
 	return s, nil
 }
 

@@ -1,10 +1,12 @@
 package storage
 
 import (
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
+	"runtime/debug"
 	"slices"
-	"time"
 
 	"github.com/firnlog/firn/internal/vfs"
 )
@@ -89,16 +91,24 @@ func (l *Log) planTruncate(offset int64) (*truncation, error) {
 	t.last.state.FirstAppendedAt = view.segment.state.FirstAppendedAt
 	t.last.state.LastAppendedAt = view.segment.state.LastAppendedAt
 	l.mu.Unlock()
-	if t.producers, err = l.restoreProducers(t.endOffset, time.Now().UnixMilli()); err != nil {
+	if err := view.keepAborted(t.last, t.endOffset); err != nil {
 		return nil, err
 	}
-	return t, replayProducers(l.reaches(), t.producers, t.endOffset)
+	t.producers, err = l.producersAt(t.endOffset)
+	return t, err
+}
+
+// keepAborted gives what is left of the segment the transactions whose markers are left.
+func (v *segmentView) keepAborted(left *segment, endOffset int64) (err error) {
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+	defer recoverFault(&err)
+	left.indexes.aborted = slices.Clone(v.aborted[:findAborted(v.aborted, endOffset)*txnEntrySize])
+	return nil
 }
 
 // prefix is the segment as it will be when its file is cut.
 func (s *segment) prefix(file vfs.File, size int64) (*segment, error) {
-	cut := newSegment(s.env, s.folder, s.baseOffset, s.indexInterval)
-	cut.indexes = &memoryIndexes{}
+	cut := s.afresh()
 	scan := s.env.bigScan()
 	defer s.env.put(scan)
 	scan.reset(file, 0, size)
@@ -129,6 +139,9 @@ func (l *Log) cutTo(t *truncation) error {
 	if err != nil {
 		return l.fail(err) // the files may be cut and the log not know it
 	}
+	if err := l.removeTransactionIndex(t.last); err != nil {
+		return l.fail(err)
+	}
 	if err := l.env.fs.SyncDir(l.folder.path()); err != nil { // no file goes before what replaces it is there
 		return l.dir.fail(err)
 	}
@@ -141,6 +154,15 @@ func (l *Log) cutTo(t *truncation) error {
 		return fmt.Errorf("truncate %s: %w", l.topicPartition, err)
 	}
 	return l.flush()
+}
+
+// removeTransactionIndex removes the file of a segment that is written again from here on. The other indexes are
+// written over in any case; this one only if a transaction is aborted.
+func (l *Log) removeTransactionIndex(s *segment) error {
+	if err := l.env.fs.Remove(s.path(txnIndexSuffix)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
 }
 
 // lowerOffsets publishes where the log ends, before it does.
