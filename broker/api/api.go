@@ -10,6 +10,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/firnlog/firn/broker/group"
 	"github.com/firnlog/firn/broker/replica"
 	"github.com/firnlog/firn/broker/txn"
 	"github.com/firnlog/firn/broker/wire"
@@ -37,6 +38,9 @@ type Options struct {
 	Placement Placement
 	// ProducerIDs hands out ids for InitProducerId.
 	ProducerIDs *txn.ProducerIDs
+
+	// Groups coordinates the groups whose journals this broker leads.
+	Groups *group.Coordinator
 
 	BrokerID kafka.BrokerID
 	// InternalTopics are the coordinators' topics by name, as they are made at their first use.

@@ -32,5 +32,11 @@ func (h *Handlers) table() map[int16]route {
 		wire.KeyUnregisterBroker:           h.unregisterBroker,
 		wire.KeyListConfigResources:        h.listConfigResources,
 		wire.KeyDescribeTopicPartitions:    h.describeTopicPartitions,
+		wire.KeyOffsetCommit:               h.offsetCommit,
+		wire.KeyOffsetFetch:                h.offsetFetch,
+		wire.KeyDescribeGroups:             h.describeGroups,
+		wire.KeyListGroups:                 h.listGroups,
+		wire.KeyDeleteGroups:               h.deleteGroups,
+		wire.KeyOffsetDelete:               h.offsetDelete,
 	}
 }

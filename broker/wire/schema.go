@@ -179,6 +179,16 @@ var layouts = map[int16][]field{
 	KeyDescribeProducers:   {topicsWithPartitions()},
 	KeyUnregisterBroker:    {fixed(sizeInt32)},
 	KeyListConfigResources: {plainArray(sizeInt8, fixed(sizeInt8)).since(1)},
+	KeyOffsetCommit:        offsetCommitLayout(),
+	KeyOffsetFetch:         offsetFetchLayout(),
+	KeyDescribeGroups:      {stringArray(), fixed(sizeBool).since(3)},
+	KeyListGroups:          {stringArray().since(4), stringArray().since(5)},
+	KeyDeleteGroups:        {stringArray()},
+	KeyOffsetDelete: {
+		str(), array(unsafe.Sizeof(kmsg.OffsetDeleteRequestTopic{}), str(),
+			array(unsafe.Sizeof(kmsg.OffsetDeleteRequestTopicPartition{}), fixed(sizeInt32)),
+		),
+	},
 	KeyDescribeTopicPartitions: {
 		array(unsafe.Sizeof(kmsg.DescribeTopicPartitionsRequestTopic{}), str()), fixed(sizeInt32),
 		nullableStructure(unsafe.Sizeof(kmsg.DescribeTopicPartitionsRequestCursor{}), str(), fixed(sizeInt32)),
@@ -223,5 +233,27 @@ func createTopicsLayout() []field {
 			array(unsafe.Sizeof(kmsg.CreateTopicsRequestTopicConfig{}), str(), nullableStr(0)),
 		),
 		fixed(sizeInt32), fixed(sizeBool).since(1),
+	}
+}
+
+func offsetCommitLayout() []field {
+	return []field{
+		str(), fixed(sizeInt32).since(1), str().since(1), nullableStr(7).since(7), fixed(sizeInt64).since(2).upTo(4),
+		array(unsafe.Sizeof(kmsg.OffsetCommitRequestTopic{}), str().upTo(9), fixed(sizeUUID).since(10),
+			array(unsafe.Sizeof(kmsg.OffsetCommitRequestTopicPartition{}), fixed(sizeInt32), fixed(sizeInt64),
+				fixed(sizeInt64).since(1).upTo(1), fixed(sizeInt32).since(6), nullableStr(0)),
+		),
+	}
+}
+
+func offsetFetchLayout() []field {
+	return []field{
+		str().upTo(7),
+		array(unsafe.Sizeof(kmsg.OffsetFetchRequestTopic{}), str(), int32Array()).orNull(2).upTo(7),
+		array(unsafe.Sizeof(kmsg.OffsetFetchRequestGroup{}), str(), nullableStr(9).since(9), fixed(sizeInt32).since(9),
+			array(unsafe.Sizeof(kmsg.OffsetFetchRequestGroupTopic{}),
+				str().upTo(9), fixed(sizeUUID).since(10), int32Array()).orNull(8),
+		).since(8),
+		fixed(sizeBool).since(7),
 	}
 }

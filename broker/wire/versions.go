@@ -49,6 +49,13 @@ const (
 	KeyUnregisterBroker           int16 = 64
 	KeyListConfigResources        int16 = 74
 	KeyDescribeTopicPartitions    int16 = 75
+
+	KeyOffsetCommit   int16 = 8
+	KeyOffsetFetch    int16 = 9
+	KeyDescribeGroups int16 = 15
+	KeyListGroups     int16 = 16
+	KeyDeleteGroups   int16 = 42
+	KeyOffsetDelete   int16 = 47
 )
 
 const (
@@ -68,7 +75,11 @@ var served = [...]API{
 	{KeyFetch, "Fetch", 4, 18, 4, 12, maxListRequest},
 	{KeyListOffsets, "ListOffsets", 1, 11, 1, 6, maxListRequest},
 	{KeyMetadata, "Metadata", 0, 13, 0, 9, maxListRequest},
+	{KeyOffsetCommit, "OffsetCommit", 2, 10, 2, 8, maxListRequest},
+	{KeyOffsetFetch, "OffsetFetch", 1, 10, 1, 6, maxListRequest},
 	{KeyFindCoordinator, "FindCoordinator", 0, 6, 0, 3, maxListRequest},
+	{KeyDescribeGroups, "DescribeGroups", 0, 6, 0, 5, maxListRequest},
+	{KeyListGroups, "ListGroups", 0, 5, 0, 3, maxListRequest},
 	{KeySASLHandshake, "SaslHandshake", 0, 1, 0, noVersion, maxSmallRequest},
 	{KeyApiVersions, "ApiVersions", 0, 4, 0, 3, maxSmallRequest},
 	{KeyCreateTopics, "CreateTopics", 2, 7, 2, 5, maxListRequest},
@@ -80,10 +91,12 @@ var served = [...]API{
 	{KeyAlterConfigs, "AlterConfigs", 0, 2, 0, 2, maxListRequest},
 	{KeyDescribeLogDirs, "DescribeLogDirs", 1, 4, 1, 2, maxListRequest},
 	{KeyCreatePartitions, "CreatePartitions", 0, 3, 0, 2, maxListRequest},
+	{KeyDeleteGroups, "DeleteGroups", 0, 2, 0, 2, maxListRequest},
 	{KeyElectLeaders, "ElectLeaders", 0, 2, 0, 2, maxListRequest},
 	{KeyIncrementalAlterConfigs, "IncrementalAlterConfigs", 0, 1, 0, 1, maxListRequest},
 	{KeyAlterPartitionAssignments, "AlterPartitionReassignments", 0, 1, 0, 0, maxListRequest},
 	{KeyListPartitionReassignments, "ListPartitionReassignments", 0, 0, 0, 0, maxListRequest},
+	{KeyOffsetDelete, "OffsetDelete", 0, 0, 0, noVersion, maxListRequest},
 	{KeyDescribeQuorum, "DescribeQuorum", 0, 2, 0, 0, maxListRequest},
 	{KeyDescribeCluster, "DescribeCluster", 0, 2, 0, 0, maxSmallRequest},
 	{KeyDescribeProducers, "DescribeProducers", 0, 0, 0, 0, maxListRequest},
