@@ -21,7 +21,8 @@ type entry struct {
 func table() []entry {
 	var all []entry
 	for _, rows := range [][]entry{
-		produceRows(), consumeRows(), endToEndRows(), clientRows(), resourceRows(), startRows(), localLogRows(), tierRows(),
+		produceRows(), consumeRows(), endToEndRows(), clientRows(), coordinatorRows(), resourceRows(), startRows(),
+		localLogRows(), tierRows(),
 	} {
 		all = append(all, rows...)
 	}

@@ -34,6 +34,8 @@ type Metric string
 const (
 	Rate         Metric = "MB/s"
 	Messages     Metric = "messages/s"
+	Commits      Metric = "commits/s"
+	Transactions Metric = "transactions/s"
 	CPUPerGB     Metric = "CPU-s/GB"
 	P50          Metric = "p50, ms"
 	P99          Metric = "p99, ms"
