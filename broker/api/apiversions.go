@@ -30,7 +30,7 @@ func (h *Handlers) apiVersions(_ context.Context, req *wire.Request) wire.Reply 
 		}
 		req.Conn.SetSoftware(wire.Software{Name: request.ClientSoftwareName, Version: request.ClientSoftwareVersion})
 	}
-	resp.SupportedFeatures, resp.FinalizedFeatures = features()
+	resp.SupportedFeatures, resp.FinalizedFeatures = features(req.Version)
 	resp.FinalizedFeaturesEpoch = 0 // they never change while a broker runs
 	for _, served := range wire.APIs() {
 		resp.ApiKeys = append(resp.ApiKeys, kmsg.ApiVersionsResponseApiKey{
@@ -40,17 +40,32 @@ func (h *Handlers) apiVersions(_ context.Context, req *wire.Request) wire.Reply 
 	return now(req, resp)
 }
 
-// metadataVersion is the level of Kafka's feature metadata.version that goes with the versions of the APIs: 4.2-IV1.
-const metadataVersion = 29
+// featureLevels are the feature levels (KIP-584) that v3 and later carry, all of them at their highest. metadata.version is
+// the one that goes with the versions of the APIs: 4.2-IV1. Clients take the others as a promise of what coordinators do.
+// kraft.version says nothing here.
+var featureLevels = [...]struct {
+	name     string
+	min, max int16
+}{
+	{"metadata.version", 29, 29},
+	{"group.version", 0, 1}, // 1: groups of the consumer protocol (KIP-848)
+}
 
-// features lists the feature levels (KIP-584), which v3 and later carry. Clients take group.version,
-// transaction.version and the like as a promise of what coordinators do, so those are absent until there are
-// coordinators; kraft.version, whose lowest level is 0, must not be told below v4 (KAFKA-17011) and says nothing here.
-func features() ([]kmsg.ApiVersionsResponseSupportedFeature, []kmsg.ApiVersionsResponseFinalizedFeature) {
-	supported, finalized := kmsg.NewApiVersionsResponseSupportedFeature(), kmsg.NewApiVersionsResponseFinalizedFeature()
-	supported.Name, supported.MinVersion, supported.MaxVersion = "metadata.version", metadataVersion, metadataVersion
-	finalized.Name, finalized.MinVersionLevel, finalized.MaxVersionLevel = supported.Name, metadataVersion, metadataVersion
-	return []kmsg.ApiVersionsResponseSupportedFeature{supported}, []kmsg.ApiVersionsResponseFinalizedFeature{finalized}
+// features lists the levels. Those whose lowest is 0 must not be told to be supported below v4 (KAFKA-17011).
+func features(version int16) ([]kmsg.ApiVersionsResponseSupportedFeature, []kmsg.ApiVersionsResponseFinalizedFeature) {
+	var supported []kmsg.ApiVersionsResponseSupportedFeature
+	var finalized []kmsg.ApiVersionsResponseFinalizedFeature
+	for _, level := range featureLevels {
+		if level.min > 0 || version >= 4 {
+			feature := kmsg.NewApiVersionsResponseSupportedFeature()
+			feature.Name, feature.MinVersion, feature.MaxVersion = level.name, level.min, level.max
+			supported = append(supported, feature)
+		}
+		feature := kmsg.NewApiVersionsResponseFinalizedFeature()
+		feature.Name, feature.MinVersionLevel, feature.MaxVersionLevel = level.name, level.max, level.max
+		finalized = append(finalized, feature)
+	}
+	return supported, finalized
 }
 
 // isSoftwareName tells whether a client may call itself or its version so (KIP-511): ASCII letters and digits, and

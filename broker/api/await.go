@@ -2,10 +2,12 @@ package api
 
 import (
 	"context"
+	"net"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/firnlog/firn/broker/coordinator"
+	"github.com/firnlog/firn/broker/group/machine"
 	"github.com/firnlog/firn/broker/wire"
 )
 
@@ -35,4 +37,13 @@ func awaitAll(req *wire.Request, promised []*promise, merge func(bodies []kmsg.R
 	})
 	reply.Wait = promised[0].Done()
 	return reply
+}
+
+// clientOf says from where a request came, as groups tell of their members: the host in Kafka's way, after a slash.
+func clientOf(req *wire.Request) machine.Client {
+	host := req.Conn.Remote.String()
+	if alone, _, err := net.SplitHostPort(host); err == nil {
+		host = alone
+	}
+	return machine.Client{ID: req.ClientID, Host: "/" + host}
 }

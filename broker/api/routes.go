@@ -38,5 +38,7 @@ func (h *Handlers) table() map[int16]route {
 		wire.KeyListGroups:                 h.listGroups,
 		wire.KeyDeleteGroups:               h.deleteGroups,
 		wire.KeyOffsetDelete:               h.offsetDelete,
+		wire.KeyConsumerGroupHeartbeat:     h.consumerGroupHeartbeat,
+		wire.KeyConsumerGroupDescribe:      h.consumerGroupDescribe,
 	}
 }

@@ -189,6 +189,12 @@ var layouts = map[int16][]field{
 			array(unsafe.Sizeof(kmsg.OffsetDeleteRequestTopicPartition{}), fixed(sizeInt32)),
 		),
 	},
+	KeyConsumerGroupHeartbeat: {
+		str(), str(), fixed(sizeInt32), nullableStr(0), nullableStr(0), fixed(sizeInt32), stringArray().orNull(0),
+		nullableStr(0).since(1), nullableStr(0),
+		array(unsafe.Sizeof(kmsg.ConsumerGroupHeartbeatRequestTopic{}), fixed(sizeUUID), int32Array()).orNull(0),
+	},
+	KeyConsumerGroupDescribe: {stringArray(), fixed(sizeBool)},
 	KeyDescribeTopicPartitions: {
 		array(unsafe.Sizeof(kmsg.DescribeTopicPartitionsRequestTopic{}), str()), fixed(sizeInt32),
 		nullableStructure(unsafe.Sizeof(kmsg.DescribeTopicPartitionsRequestCursor{}), str(), fixed(sizeInt32)),

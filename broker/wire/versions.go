@@ -56,6 +56,9 @@ const (
 	KeyListGroups     int16 = 16
 	KeyDeleteGroups   int16 = 42
 	KeyOffsetDelete   int16 = 47
+
+	KeyConsumerGroupHeartbeat int16 = 68
+	KeyConsumerGroupDescribe  int16 = 69
 )
 
 const (
@@ -101,6 +104,8 @@ var served = [...]API{
 	{KeyDescribeCluster, "DescribeCluster", 0, 2, 0, 0, maxSmallRequest},
 	{KeyDescribeProducers, "DescribeProducers", 0, 0, 0, 0, maxListRequest},
 	{KeyUnregisterBroker, "UnregisterBroker", 0, 0, 0, 0, maxSmallRequest},
+	{KeyConsumerGroupHeartbeat, "ConsumerGroupHeartbeat", 0, 1, 0, 0, maxListRequest},
+	{KeyConsumerGroupDescribe, "ConsumerGroupDescribe", 0, 1, 0, 0, maxListRequest},
 	{KeyListConfigResources, "ListConfigResources", 0, 1, 0, 0, maxSmallRequest},
 	{KeyDescribeTopicPartitions, "DescribeTopicPartitions", 0, 0, 0, 0, maxListRequest},
 }
