@@ -343,13 +343,22 @@ func (b *broker) append(batch record.Batch) {
 }
 
 func appendTo(log *storage.Log, batch record.Batch) error {
+	opts := storage.AppendOptions{LeaderEpoch: log.LatestEpoch(), AppendedAt: time.Now().UnixMilli()}
+	if batch.IsControl() { // which no producer may send
+		opts.Origin = storage.FromCoordinator
+		_, err := log.Append(batch, record.Summary{Count: 1, MaxTimestamp: batch.MaxTimestamp(), Size: len(batch)}, opts)
+		return err
+	}
 	batch, summary, err := record.NewValidator().Validate(slices.Clone(batch), record.AnyOptions())
 	if err != nil {
 		return err
 	}
-	_, err = log.Append(batch, summary, storage.AppendOptions{
-		LeaderEpoch: log.LatestEpoch(), AppendedAt: time.Now().UnixMilli(),
-	})
+	if batch.IsTransactional() {
+		opts.Guard = log.BeginVerification(storage.TransactionStart{
+			ProducerID: batch.ProducerID(), ProducerEpoch: batch.ProducerEpoch(), BaseSequence: batch.BaseSequence(),
+		})
+	}
+	_, err = log.Append(batch, summary, opts)
 	return err
 }
 

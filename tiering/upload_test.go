@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/firnlog/firn/broker/record"
 	"github.com/firnlog/firn/broker/storage"
 	"github.com/firnlog/firn/internal/kafka"
 	"github.com/firnlog/firn/tiering/objectstore"
@@ -87,6 +88,45 @@ func TestASteadyPartitionReservesAhead(t *testing.T) {
 		if steps.of("commit_segment") != 40 || steps.of("reserve_uploads") > 8 {
 			t.Errorf("%d puts, %d commits, %d reservations",
 				steps.of("put"), steps.of("commit_segment"), steps.of("reserve_uploads"))
+		}
+		b.close()
+	})
+}
+
+// An open transaction holds its segment and all after it back. A segment's object then tells of every aborted transaction
+// that reaches into it, also of those whose markers lie in a later one, and readers of committed records are told.
+func TestAbortedTransactionsGoWithTheirSegments(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		b := start(t, newDisks(t), usual())
+		of := func(id int64, sequence int32) func(*record.BuilderOptions) {
+			return func(o *record.BuilderOptions) {
+				o.ProducerID, o.ProducerEpoch, o.BaseSequence, o.Transactional = id, 0, sequence, true
+			}
+		}
+		abort := func(id int64) { b.append(record.NewEndMarker(id, 0, 1, record.EndMarker{Type: record.Abort})) }
+		b.produce(2, 0, of(1, 0)) // [0, 2)
+		b.produce(1, 0, of(2, 0)) // 2
+		b.seal()
+		if got := b.tierState(); got.Segments != 0 {
+			t.Errorf("%d segments with undecided records are remote", got.Segments)
+		}
+		b.produce(1, 0, of(1, 2)) // 3
+		abort(1)                  // 4
+		b.append(record.NewEndMarker(2, 0, 1, record.EndMarker{Type: record.Commit}))
+		b.seal()
+		b.produce(1, 0)
+		b.seal()
+		if got := b.tierState(); got.Segments != 3 {
+			t.Errorf("%d segments are remote", got.Segments)
+		}
+		b.dropLocal()
+		for offset, want := range map[int64]int{0: 1, 2: 1, 3: 1, 4: 1, 5: 0, 6: 0} {
+			got, err := b.fetchRemote(t.Context(), storage.RemoteReadRequest{Offset: offset, AtLeastOne: true, UpTo: 7})
+			must(t, err)
+			got.Release()
+			if len(got.Aborted) != want || want > 0 && got.Aborted[0].FirstOffset != 0 {
+				t.Errorf("a read of one batch from %d is told of %v", offset, got.Aborted)
+			}
 		}
 		b.close()
 	})

@@ -16,6 +16,8 @@ type AppendRequest struct {
 	Version int16
 	// AwaitCommit is set for acks=all: the caller will wait for RequiredOffset.
 	AwaitCommit bool
+	// Guard is what BeginVerification gave for records that may begin a transaction.
+	Guard VerificationGuard
 }
 
 // Appended says where records went.
@@ -67,27 +69,28 @@ func (p *Partition) validateAndAppend(records []byte, request AppendRequest) (Ap
 	if err != nil {
 		return Appended{}, summary, fmt.Errorf("records for %s: %w", p.topicPartition, err)
 	}
-	if batch.IsTransactional() {
-		// An open transaction would hold back the last stable offset, and with it the tier, for ever: there is no
-		// coordinator yet that could end it.
-		return Appended{}, summary, fmt.Errorf("transactional records for %s: transactions are not served yet: %w",
-			p.topicPartition, kafka.InvalidTxnState)
-	}
 	if int64(len(batch)) > cfg.SegmentBytes {
 		return Appended{}, summary, fmt.Errorf("a batch of %d bytes for %s is larger than a segment, segment.bytes=%d: %w",
 			len(batch), p.topicPartition, cfg.SegmentBytes, kafka.RecordListTooLarge)
 	}
-	appended, err := p.append(log, batch, summary, request, now)
+	appended, err := p.append(log, batch, summary, request, storage.AppendOptions{AppendedAt: now, Guard: request.Guard})
 	return appended, summary, err
 }
 
+// appendOwn appends a batch that this broker has made, and asks for the flush at once: who appends it waits for it.
+func (p *Partition) appendOwn(log *storage.Log, batch record.Batch, opts storage.AppendOptions) (Appended, error) {
+	summary := record.Summary{Count: batch.Count(), MaxTimestamp: batch.MaxTimestamp(), Size: len(batch)}
+	opts.AppendedAt, opts.Origin = time.Now().UnixMilli(), storage.FromCoordinator
+	appended, err := p.append(log, batch, summary, AppendRequest{AwaitCommit: true}, opts)
+	p.countAppend(summary, len(batch), err)
+	return appended, err
+}
+
 func (p *Partition) append(log *storage.Log, batch record.Batch, summary record.Summary, request AppendRequest,
-	now int64,
+	opts storage.AppendOptions,
 ) (Appended, error) {
-	info, err := log.Append(batch, summary, storage.AppendOptions{
-		LeaderEpoch: p.state.Load().epoch,
-		AppendedAt:  now,
-	})
+	opts.LeaderEpoch = p.state.Load().epoch
+	info, err := log.Append(batch, summary, opts)
 	if err != nil {
 		return Appended{}, fmt.Errorf("append to %s: %w", p.topicPartition, err)
 	}

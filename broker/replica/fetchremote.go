@@ -90,6 +90,7 @@ func (f *Fetch) addRemote(results []FetchResult) {
 			continue
 		}
 		results[i].Data, results[i].Hold = read.result.Data, read.result.Release
+		results[i].Aborted = read.result.Aborted
 		left -= size
 		empty = empty && size == 0
 	}

@@ -3,7 +3,6 @@ package replica
 import (
 	"context"
 	"fmt"
-	"time"
 
 	"github.com/firnlog/firn/broker/record"
 	"github.com/firnlog/firn/broker/storage"
@@ -39,9 +38,7 @@ func (j Journal) Append(batch record.Batch) (end int64, err error) {
 		return 0, fmt.Errorf("a batch of %d bytes for %s is larger than a segment, segment.bytes=%d: %w",
 			size, j.topicPartition, cfg.SegmentBytes, kafka.RecordListTooLarge)
 	}
-	summary := record.Summary{Count: batch.Count(), MaxTimestamp: batch.MaxTimestamp(), Size: len(batch)}
-	appended, err := j.append(log, batch, summary, AppendRequest{AwaitCommit: true}, time.Now().UnixMilli())
-	j.countAppend(summary, len(batch), err)
+	appended, err := j.appendOwn(log, batch, storage.AppendOptions{})
 	return appended.RequiredOffset, err
 }
 

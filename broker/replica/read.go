@@ -42,6 +42,8 @@ type FetchResult struct {
 	Region vfs.Region
 	Data   []byte
 	Hold   Hold
+	// Aborted are, for readers of committed records, the transactions to leave out of them, by their first offsets.
+	Aborted []storage.AbortedTransaction
 }
 
 // Hold gives back what bytes from the object store lie in; nil where there is nothing to give back.
@@ -114,6 +116,12 @@ func (m *Manager) read(f *FetchPartition, isolation Isolation, maxBytes int, atL
 		}
 	case err != nil:
 		return failed(fmt.Errorf("fetch %s from %d: %w", f.Partition.topicPartition, f.Offset, err)), nil
+	}
+	if isolation == ReadCommitted && read.Size > 0 {
+		if result.Aborted, err = log.AbortedTransactions(f.Offset, read.NextOffset); err != nil {
+			read.Region.Release()
+			return failed(fmt.Errorf("aborted transactions of %s: %w", f.Partition.topicPartition, err)), nil
+		}
 	}
 	result.Region = read.Region
 	// What was appended but cannot be read yet is not forgotten: the next fetch may have to wait for it.

@@ -17,5 +17,7 @@ type RemoteReadResult struct {
 	Data        []byte
 	FirstOffset int64
 	NextOffset  int64
-	Release     func()
+	// Aborted are the aborted transactions that overlap the batches from the request's offset on, by their first offsets.
+	Aborted []AbortedTransaction
+	Release func()
 }

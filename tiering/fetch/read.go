@@ -1,10 +1,12 @@
 package fetch
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 
 	"github.com/firnlog/firn/broker/record"
 	"github.com/firnlog/firn/broker/storage"
@@ -135,10 +137,23 @@ func (r *Reader) readSegment(ctx context.Context, at segmentAt, offset int64, re
 	}
 	result := storage.RemoteReadResult{
 		Data: data, FirstOffset: first.header.BaseOffset(), NextOffset: last.header.NextOffset(),
+		Aborted: aborted(o.tail, offset, last.header.NextOffset()),
 	}
 	result.Release, keep = r.holding(from, int64(len(data))), from
 	r.readOn(at, o, answered{offset: req.Offset, next: result.NextOffset, end: last.end()})
 	return result, nil
+}
+
+// aborted lists the aborted transactions that overlap [start, end) of a segment: its tail has all that overlap it, be
+// their markers in it or later.
+func aborted(tail *segment.Tail, start, end int64) (found []storage.AbortedTransaction) {
+	for _, transaction := range tail.AbortedTransactions {
+		if transaction.LastOffset >= start && transaction.FirstOffset < end {
+			found = append(found, storage.AbortedTransaction(transaction))
+		}
+	}
+	slices.SortFunc(found, func(a, b storage.AbortedTransaction) int { return cmp.Compare(a.FirstOffset, b.FirstOffset) })
+	return found
 }
 
 // holding gives back what an answer lies in: a chunk, or a copy that only counts.
@@ -208,12 +223,17 @@ func (r *Reader) readLocal(tp kafka.TopicIDPartition, req storage.RemoteReadRequ
 		return empty(req), nil
 	}
 	defer found.Region.Release()
+	transactions, err := log.AbortedTransactions(offset, found.NextOffset)
+	if err != nil {
+		return storage.RemoteReadResult{}, err
+	}
 	data := make([]byte, found.Size)
 	if n, err := found.Region.ReadAt(data, 0); n < len(data) {
 		return storage.RemoteReadResult{}, fmt.Errorf("read %d bytes of the local log: %w", len(data), noEOF(err))
 	}
 	return storage.RemoteReadResult{
 		Data: data, FirstOffset: found.FirstOffset, NextOffset: found.NextOffset, Release: r.holding(nil, int64(len(data))),
+		Aborted: transactions,
 	}, nil
 }
 

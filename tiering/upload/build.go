@@ -1,11 +1,13 @@
 package upload
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/firnlog/firn/broker/record"
@@ -57,6 +59,14 @@ func (t *Task) build(ctx context.Context, log *storage.Log, job Job, id kafka.UU
 	}
 	tail := t.tail(log, job, id)
 	tail.ProducerSnapshot = snapshot
+	aborted, err := log.AbortedTransactions(job.BaseOffset, job.EndOffset)
+	if err != nil {
+		return source{}, err
+	}
+	slices.SortFunc(aborted, func(a, b storage.AbortedTransaction) int { return cmp.Compare(a.LastOffset, b.LastOffset) })
+	for _, transaction := range aborted { // in the order of their markers, as in Kafka's file
+		tail.AbortedTransactions = append(tail.AbortedTransactions, segment.AbortedTransaction(transaction))
+	}
 	object, err := seal(ctx, files, tail)
 	if segment.IsCorrupt(err) {
 		// If the data is sound without the indexes, those are wrong. Look-ups in the object are slower, and right.
