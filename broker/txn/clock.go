@@ -130,20 +130,20 @@ func (c *Coordinator) expire(ctx context.Context, now time.Time) {
 	shards, _ := c.runtime.Shards()
 	for _, shard := range shards {
 		for {
-			more, err := c.expireSome(shard, now)
+			more, err := c.expireSome(ctx, shard, now)
 			if err != nil {
 				c.options.Logger.Warn("expired transactional ids could not be removed yet",
 					"partition", shard.Partition(), "err", err)
 			}
-			if err != nil || !more || ctx.Err() != nil {
+			if err != nil || !more {
 				break
 			}
 		}
 	}
 }
 
-// expireSome removes a bounded number of expired ids; more tells that there may be others.
-func (c *Coordinator) expireSome(shard *coordinator.Shard, now time.Time) (more bool, err error) {
+// expireSome removes a bounded number of expired ids, and waits for that; more tells that there may be others.
+func (c *Coordinator) expireSome(ctx context.Context, shard *coordinator.Shard, now time.Time) (more bool, err error) {
 	var ids []string
 	err = shard.Scan(nil, func(key []byte, found coordinator.Entry) error {
 		id, t, err := decode(key, found.Value)
@@ -158,12 +158,16 @@ func (c *Coordinator) expireSome(shard *coordinator.Shard, now time.Time) (more 
 	if err != nil && !errors.Is(err, errEnough) {
 		return false, err
 	}
-	removed := 0
-	serving := whileServing(shard, func(r *registry) { removed, err = r.remove(ids, now) })
-	if serving != nil {
+	removed := coordinator.NewPromise[error]()
+	if err := whileServing(shard, func(r *registry) { r.remove(ids, now, removed.Resolve) }); err != nil {
+		return false, nil // the next coordinator will
+	}
+	select {
+	case <-removed.Done():
+		return len(ids) == maxExpired, removed.Value()
+	case <-ctx.Done():
 		return false, nil
 	}
-	return removed > 0 && len(ids) == maxExpired, err
 }
 
 // errEnough ends a scan.
@@ -173,37 +177,36 @@ func (c *Coordinator) expired(t Transaction, now time.Time) bool {
 	return t.State.idle() && t.ID != NoProducer.ID && now.Sub(time.UnixMilli(t.UpdatedMs)) >= c.options.Config.Expiration
 }
 
-// remove writes tombstones for those of the ids that are expired still.
-func (r *registry) remove(ids []string, now time.Time) (int, error) {
+// remove writes tombstones for those of the ids that are expired still, and calls done when they are committed.
+func (r *registry) remove(ids []string, now time.Time, done func(error)) {
 	var records []coordinator.Record
-	var entries []*entry
-	var removed []string
+	expired := map[string]*entry{}
 	for _, id := range ids {
-		e, err := r.find(id)
-		if err == nil && r.expired(e.Transaction, now) {
-			records = append(records, coordinator.Record{Key: encodeKey(id)})
-			entries, removed = append(entries, e), append(removed, id)
+		if e, err := r.find(id); err == nil && r.expired(e.Transaction, now) {
+			records, expired[id] = append(records, coordinator.Record{Key: encodeKey(id)}), e
 		}
 	}
 	if len(records) == 0 {
-		return 0, nil
+		done(nil)
+		return
 	}
 	end, err := r.shard.Append(nil, records...)
 	if err != nil {
-		return 0, err
+		done(err)
+		return
 	}
-	for i, e := range entries {
+	for id, e := range expired {
 		e.Transaction, e.end = unknown(), end // in memory, until the view has forgotten it too
-		r.keep(removed[i], e)
+		r.keep(id, e)
 	}
 	r.shard.Await(end, func(err error) {
 		if err == nil {
-			for _, e := range entries {
+			for _, e := range expired {
 				e.committed.Store(end)
 			}
 		}
+		done(err)
 	})
-	return len(removed), nil
 }
 
 // unusedID is a producer id that is kept ready for an epoch that is the last one of its id, since whoever finds that

@@ -12,7 +12,7 @@ import (
 
 // Listed is a transactional id in a list.
 type Listed struct {
-	ID string
+	TransactionalID string
 	Transaction
 }
 
@@ -57,7 +57,7 @@ func listShard(ctx context.Context, shard *coordinator.Shard, wanted func(Listed
 	}
 	var all []Listed
 	for _, id := range slices.Sorted(maps.Keys(inMemory)) {
-		if one := (Listed{id, inMemory[id]}); one.Producer.ID != NoProducer.ID && wanted(one) {
+		if one := (Listed{id, inMemory[id]}); one.ID != NoProducer.ID && wanted(one) {
 			all = append(all, one)
 		}
 	}

@@ -54,7 +54,7 @@ func (c *Coordinator) AddPartitions(ctx context.Context, id string, producer Pro
 	errs := make([]error, len(partitions))
 	var promise *Promise
 	if verifyOnly {
-		promise = c.verify(id, producer, partitions, errs)
+		promise = c.Verify(id, producer, partitions, errs)
 	} else {
 		promise = c.Add(id, producer, partitions, versionEpochBump)
 	}
@@ -69,8 +69,9 @@ func (c *Coordinator) AddPartitions(ctx context.Context, id string, producer Pro
 	return failed
 }
 
-// verify puts an error or nil for each partition into errs, before its promise is kept.
-func (c *Coordinator) verify(id string, producer Producer, partitions []kafka.TopicPartition, errs []error) *Promise {
+// Verify tells whether partitions have joined a producer's transaction: it puts an error or nil for each into errs, which
+// nobody may touch before the promise is kept. The outcome's error is one for all.
+func (c *Coordinator) Verify(id string, producer Producer, partitions []kafka.TopicPartition, errs []error) *Promise {
 	return c.serve(id, func(t Transaction) Decision {
 		d := Decision{Next: t, Answer: NoProducer}
 		for i, tp := range partitions {
