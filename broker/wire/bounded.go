@@ -23,7 +23,7 @@ func (e *MalformedError) Error() string {
 
 // BoundedDecode decodes the request's body. Before kmsg may allocate anything, every length and count is walked and
 // held against the bytes that are really there, and the memory the result will take against the size of the body.
-// into must be the type of the request's key. The result does not alias the body.
+// into must be the type of the request's key. Its byte fields alias the body.
 func BoundedDecode(req *Request, into kmsg.Request) error {
 	if into.Key() != req.Key {
 		return fmt.Errorf("decode %d request into type of key %d", req.Key, into.Key())

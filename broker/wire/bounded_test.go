@@ -160,7 +160,7 @@ func (b bodyBuilder) field(dst []byte, f *field) []byte {
 	if f.kind == kindFixed {
 		return append(dst, make([]byte, f.size)...)
 	}
-	if f.kind == kindString || f.kind == kindNullableString {
+	if f.kind == kindString || f.kind == kindNullableString || f.kind == kindBytes {
 		return b.length(dst, f.kind, 0)
 	}
 	if f.kind == kindNullableStructure {
@@ -296,6 +296,7 @@ func TestPR03CountsBeyondTheFrameAreMalformed(t *testing.T) {
 		return append(binary.BigEndian.AppendUint32(nil, count), make([]byte, 20)...)
 	}
 	fetch := func(lists []byte) []byte { return append(make([]byte, 4+4+4+4+1+4+4), lists...) }
+	joinGroup := func(protocols []byte) []byte { return append(make([]byte, 2+4+4+2+2), protocols...) }
 	cases := map[string]struct {
 		key, version int16
 		body         []byte
@@ -311,6 +312,9 @@ func TestPR03CountsBeyondTheFrameAreMalformed(t *testing.T) {
 		"CreateTopics v5 with a million topics":   {KeyCreateTopics, 5, compact(1_000_000)},
 		"Metadata v9 with a varint without end":   {KeyMetadata, 9, []byte{0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff}},
 		"DeleteTopics v1 with a topic name of -2": {KeyDeleteTopics, 1, append(plain(1)[:4], 0xff, 0xfe, 0, 0, 0, 0)},
+		"JoinGroup v2 with 2^31-1 protocols":      {KeyJoinGroup, 2, joinGroup(plain(0x7fffffff))},
+		"JoinGroup v2 with metadata of 2^31-1":    {KeyJoinGroup, 2, joinGroup(append([]byte{0, 0, 0, 1, 0, 0}, plain(0x7fffffff)...))},
+		"JoinGroup v2 with metadata of -2":        {KeyJoinGroup, 2, joinGroup(append([]byte{0, 0, 0, 1, 0, 0}, plain(0xfffffffe)...))},
 		"ApiVersions v3 with a null name":         {KeyApiVersions, 3, []byte{0, 2, 'x', 0}},
 		"ApiVersions v3 with a name of 64 KiB": {KeyApiVersions, 3,
 			append(append(binary.AppendUvarint(nil, 40_001), make([]byte, 40_000)...), 1, 0)},

@@ -16,6 +16,7 @@ const (
 	kindFixed fieldKind = iota // size bytes, stored in the structure itself
 	kindString
 	kindNullableString
+	kindBytes // what kmsg does not copy
 	kindArray
 	kindNullableArray
 	kindNullableStructure // one byte: −1 is null
@@ -58,6 +59,8 @@ func str() field { return field{kind: kindString, until: anyVersion} }
 func nullableStr(from int16) field {
 	return field{kind: kindNullableString, until: anyVersion, nullableFrom: from}
 }
+
+func byteString() field { return field{kind: kindBytes, until: anyVersion} }
 
 func array(memory uintptr, elements ...field) field {
 	return field{kind: kindArray, until: anyVersion, elements: elements, elementMemory: int(memory)}
@@ -188,6 +191,19 @@ var layouts = map[int16][]field{
 		str(), array(unsafe.Sizeof(kmsg.OffsetDeleteRequestTopic{}), str(),
 			array(unsafe.Sizeof(kmsg.OffsetDeleteRequestTopicPartition{}), fixed(sizeInt32)),
 		),
+	},
+	KeyJoinGroup: {
+		str(), fixed(sizeInt32), fixed(sizeInt32).since(1), str(), nullableStr(5).since(5), str(),
+		array(unsafe.Sizeof(kmsg.JoinGroupRequestProtocol{}), str(), byteString()), nullableStr(8).since(8),
+	},
+	KeyHeartbeat: {str(), fixed(sizeInt32), str(), nullableStr(3).since(3)},
+	KeyLeaveGroup: {
+		str(), str().upTo(2),
+		array(unsafe.Sizeof(kmsg.LeaveGroupRequestMember{}), str(), nullableStr(3), nullableStr(5).since(5)).since(3),
+	},
+	KeySyncGroup: {
+		str(), fixed(sizeInt32), str(), nullableStr(3).since(3), nullableStr(5).since(5), nullableStr(5).since(5),
+		array(unsafe.Sizeof(kmsg.SyncGroupRequestGroupAssignment{}), str(), byteString()),
 	},
 	KeyConsumerGroupHeartbeat: {
 		str(), str(), fixed(sizeInt32), nullableStr(0), nullableStr(0), fixed(sizeInt32), stringArray().orNull(0),

@@ -52,6 +52,10 @@ const (
 
 	KeyOffsetCommit   int16 = 8
 	KeyOffsetFetch    int16 = 9
+	KeyJoinGroup      int16 = 11
+	KeyHeartbeat      int16 = 12
+	KeyLeaveGroup     int16 = 13
+	KeySyncGroup      int16 = 14
 	KeyDescribeGroups int16 = 15
 	KeyListGroups     int16 = 16
 	KeyDeleteGroups   int16 = 42
@@ -81,6 +85,10 @@ var served = [...]API{
 	{KeyOffsetCommit, "OffsetCommit", 2, 10, 2, 8, maxListRequest},
 	{KeyOffsetFetch, "OffsetFetch", 1, 10, 1, 6, maxListRequest},
 	{KeyFindCoordinator, "FindCoordinator", 0, 6, 0, 3, maxListRequest},
+	{KeyJoinGroup, "JoinGroup", 0, 9, 0, 6, maxListRequest},
+	{KeyHeartbeat, "Heartbeat", 0, 4, 0, 4, maxSmallRequest},
+	{KeyLeaveGroup, "LeaveGroup", 0, 5, 0, 4, maxListRequest},
+	{KeySyncGroup, "SyncGroup", 0, 5, 0, 4, maxListRequest},
 	{KeyDescribeGroups, "DescribeGroups", 0, 6, 0, 5, maxListRequest},
 	{KeyListGroups, "ListGroups", 0, 5, 0, 3, maxListRequest},
 	{KeySASLHandshake, "SaslHandshake", 0, 1, 0, noVersion, maxSmallRequest},

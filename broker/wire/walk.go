@@ -74,6 +74,8 @@ func (w *bodyWalker) walkField(f *field) {
 	case kindNullableString:
 		w.walkString(null)
 		w.charge(int64(sizeofString)) // kmsg keeps a pointer to it
+	case kindBytes:
+		w.bytes(w.flexible, nonNull)
 	case kindArray:
 		w.walkArray(f, nonNull)
 	case kindNullableArray:

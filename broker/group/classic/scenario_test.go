@@ -138,7 +138,9 @@ func (s *scenario) play(fields []string) {
 
 func name(err error) string { return kafka.CodeOf(err).Name() }
 
-func (s *scenario) say(format string, args ...any) { s.out = append(s.out, fmt.Sprintf(format, args...)) }
+func (s *scenario) say(format string, args ...any) {
+	s.out = append(s.out, fmt.Sprintf(format, args...))
+}
 
 func (s *scenario) join(args arguments) {
 	request := kmsg.NewPtrJoinGroupRequest()
