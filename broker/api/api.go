@@ -41,6 +41,8 @@ type Options struct {
 
 	// Groups coordinates the groups whose journals this broker leads.
 	Groups *group.Coordinator
+	// Transactions serves the transactional ids whose journals this broker leads.
+	Transactions *txn.Coordinator
 
 	BrokerID kafka.BrokerID
 	// InternalTopics are the coordinators' topics by name, as they are made at their first use.

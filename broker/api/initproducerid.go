@@ -5,46 +5,54 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/firnlog/firn/broker/txn"
 	"github.com/firnlog/firn/broker/wire"
 	"github.com/firnlog/firn/internal/kafka"
 )
 
-// initProducerID serves InitProducerID v0–v5 for idempotent producers: a new id with epoch 0. A producer that already
-// has one and asks for a new epoch (v3, KIP-360) gets a new id, as Kafka gives one without a transactional id.
-// Transactional producers are refused with a code that clients do not retry: there is no coordinator yet.
+// initProducerID serves InitProducerID v0–v5. An idempotent producer gets a new id with epoch 0, also if it already has
+// one and asks for a new epoch (v3, KIP-360), as with Kafka. A transactional one is begun by the coordinator of its
+// transactional id. v6, which prepares transactions for a second coordinator (KIP-939), is not served: see
+// docs/protocol.md.
 func (h *Handlers) initProducerID(_ context.Context, req *wire.Request) wire.Reply {
 	request, err := decode(req, kmsg.NewPtrInitProducerIDRequest())
 	if err != nil {
 		return malformed(err)
 	}
-	if request.TransactionalID != nil {
-		code := kafka.UnsupportedVersion
-		if *request.TransactionalID == "" {
-			code = kafka.InvalidRequest
-		}
-		h.options.Logger.Warn("a transactional producer was refused: transactions are not served yet",
-			"transactional_id", *request.TransactionalID, "peer", req.Conn.Remote.String())
-		return now(req, producerIDError(code))
-	}
-	if (request.ProducerID == -1) != (request.ProducerEpoch == -1) {
-		return now(req, producerIDError(kafka.InvalidRequest))
+	owner := txn.Producer{ID: request.ProducerID, Epoch: request.ProducerEpoch}
+	if (owner.ID == txn.NoProducer.ID) != (owner.Epoch == txn.NoProducer.Epoch) {
+		return now(req, producerIDError(kafka.InvalidRequest, req.Version))
 	}
 	return later(req, func(ctx context.Context) kmsg.Response {
 		ctx, cancel := context.WithTimeout(ctx, metadataTimeout)
 		defer cancel()
-		id, err := h.options.ProducerIDs.Next(ctx)
+		if request.TransactionalID == nil {
+			owner, err = h.idempotentProducer(ctx)
+		} else {
+			owner, err = h.options.Transactions.InitProducerID(ctx, *request.TransactionalID,
+				request.TransactionTimeoutMillis, owner)
+		}
 		if err != nil {
-			h.options.Logger.Error("no producer id", "err", err)
-			return producerIDError(kafka.CoordinatorNotAvailable) // the client asks again
+			return producerIDError(err, request.Version)
 		}
 		resp := kmsg.NewPtrInitProducerIDResponse()
-		resp.ProducerID, resp.ProducerEpoch = id, 0
+		resp.ProducerID, resp.ProducerEpoch = owner.ID, owner.Epoch
 		return resp
 	})
 }
 
-func producerIDError(code kafka.Errno) *kmsg.InitProducerIDResponse {
+func (h *Handlers) idempotentProducer(ctx context.Context) (txn.Producer, error) {
+	id, err := h.options.ProducerIDs.Next(ctx)
+	if err != nil {
+		h.options.Logger.Error("no producer id", "err", err)
+		return txn.NoProducer, kafka.CoordinatorNotAvailable // the client asks again
+	}
+	return txn.Producer{ID: id}, nil
+}
+
+func producerIDError(err error, version int16) *kmsg.InitProducerIDResponse {
 	resp := kmsg.NewPtrInitProducerIDResponse()
-	resp.ErrorCode, resp.ProducerID, resp.ProducerEpoch = int16(code), -1, -1
+	resp.ErrorCode = txnCode(err, version, initProducerIDProducerFencedFrom)
+	resp.ProducerID, resp.ProducerEpoch = txn.NoProducer.ID, txn.NoProducer.Epoch
 	return resp
 }
