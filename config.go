@@ -9,8 +9,10 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/firnlog/firn/broker/group"
 	"github.com/firnlog/firn/broker/record"
 	"github.com/firnlog/firn/broker/server"
+	"github.com/firnlog/firn/broker/txn"
 	"github.com/firnlog/firn/internal/kafka"
 )
 
@@ -44,6 +46,10 @@ type Config struct {
 	Log LogConfig
 	// Topics is what topics get that are created without it.
 	Topics TopicsConfig
+	// Groups is how groups are kept (group.*, offsets.retention.*, …).
+	Groups group.Config
+	// Transactions is how transactions are kept (transaction.*, transactional.id.expiration.ms).
+	Transactions txn.Config
 	// OffsetsTopic and TransactionTopic are the topics in which the coordinators keep their state, as they are made at
 	// their first use (offsets.topic.*, transaction.state.log.*).
 	OffsetsTopic, TransactionTopic InternalTopicConfig

@@ -5,10 +5,16 @@ import (
 	"math"
 	"net/url"
 	"path/filepath"
+	"strings"
 	"time"
 
+	"github.com/firnlog/firn/broker/group"
+	"github.com/firnlog/firn/broker/group/classic"
+	"github.com/firnlog/firn/broker/group/consumer"
 	"github.com/firnlog/firn/broker/record"
 	"github.com/firnlog/firn/broker/server"
+	"github.com/firnlog/firn/broker/txn"
+	"github.com/firnlog/firn/broker/txn"
 	"github.com/firnlog/firn/internal/config"
 	"github.com/firnlog/firn/internal/kafka"
 )
@@ -43,6 +49,13 @@ func (r *reader) config() Config {
 			DefaultReplicationFactor: r.short("default.replication.factor"),
 			AutoCreate:               r.boolean("auto.create.topics.enable"),
 			DeleteEnable:             r.boolean("delete.topic.enable"),
+		},
+		Groups: r.groups(), Transactions: r.transactions(),
+		Transactions: txn.Config{
+			MaxTimeout:     r.milliseconds("transaction.max.timeout.ms"),
+			AbortInterval:  r.milliseconds("transaction.abort.timed.out.transaction.cleanup.interval.ms"),
+			Expiration:     r.milliseconds("transactional.id.expiration.ms"),
+			RemoveInterval: r.milliseconds("transaction.remove.expired.transaction.cleanup.interval.ms"),
 		},
 		OffsetsTopic: InternalTopicConfig{
 			Partitions:        r.int("offsets.topic.num.partitions"),
@@ -115,6 +128,39 @@ func (r *reader) server() server.Config {
 	}
 	cfg.MaxConnectionsPerIPOverrides = overrides
 	return cfg
+}
+
+func (r *reader) groups() group.Config {
+	ofClassic := classic.Settings{
+		MinSessionTimeout:     r.milliseconds("group.min.session.timeout.ms"),
+		MaxSessionTimeout:     r.milliseconds("group.max.session.timeout.ms"),
+		InitialRebalanceDelay: r.milliseconds("group.initial.rebalance.delay.ms"),
+		MaxSize:               int(r.int("group.max.size")),
+	}
+	return group.Config{
+		Classic: ofClassic,
+		Consumer: consumer.Settings{
+			SessionTimeout:     r.milliseconds("group.consumer.session.timeout.ms"),
+			HeartbeatInterval:  r.milliseconds("group.consumer.heartbeat.interval.ms"),
+			AssignmentInterval: time.Second, // the default of group.consumer.assignment.interval.ms, which may change later
+			MaxSize:            int(r.int("group.consumer.max.size")),
+			Assignors:          config.ParseList(r.text("group.consumer.assignors")),
+			Migration:          consumer.Migration(strings.ToLower(r.text("group.consumer.migration.policy"))),
+			Classic:            ofClassic,
+		},
+		MaxMetadataLength:      int(r.int("offset.metadata.max.bytes")),
+		OffsetsRetention:       time.Duration(r.int("offsets.retention.minutes")) * time.Minute,
+		RetentionCheckInterval: r.milliseconds("offsets.retention.check.interval.ms"),
+	}
+}
+
+func (r *reader) transactions() txn.Config {
+	return txn.Config{
+		MaxTimeout:     r.milliseconds("transaction.max.timeout.ms"),
+		AbortInterval:  r.milliseconds("transaction.abort.timed.out.transaction.cleanup.interval.ms"),
+		Expiration:     r.milliseconds("transactional.id.expiration.ms"),
+		RemoveInterval: r.milliseconds("transaction.remove.expired.transaction.cleanup.interval.ms"),
+	}
 }
 
 func (r *reader) tier() TierConfig {

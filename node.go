@@ -15,9 +15,11 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/firnlog/firn/broker/admin"
+	"github.com/firnlog/firn/broker/group"
 	"github.com/firnlog/firn/broker/replica"
 	"github.com/firnlog/firn/broker/server"
 	"github.com/firnlog/firn/broker/storage"
+	"github.com/firnlog/firn/broker/txn"
 	"github.com/firnlog/firn/internal/network"
 	"github.com/firnlog/firn/internal/vfs"
 	"github.com/firnlog/firn/metastore"
@@ -76,7 +78,11 @@ type Node struct {
 	server    *server.Server
 	admin     *admin.Server
 
-	coordinations []coordination // set before the partitions are opened
+	producerIDs   *txn.ProducerIDs
+	groups        *group.Coordinator
+	transactions  *txn.Coordinator
+	coordinations []coordination         // set before the partitions are opened
+	topics        atomic.Pointer[topics] // as groups see them
 
 	live atomic.Pointer[liveSettings] // what applySettings has last taken over; set once the metadata is open
 
@@ -174,6 +180,9 @@ func (n *Node) Stop(ctx context.Context) error {
 		n.ready.Store(false)
 		if n.replicas != nil {
 			n.replicas.Drain()
+		}
+		for _, c := range n.coordinations {
+			c.runtime.Drain()
 		}
 		err := n.stopParts(ctx)
 		if err == nil {

@@ -114,9 +114,11 @@ func (n *Node) advanced(tp kafka.TopicPartition) {
 
 // applyCoordinators tells the coordinators which journals this broker leads by an image, once the partitions follow it.
 func (n *Node) applyCoordinators(img *image.Image, delta image.Delta) {
-	if !delta.Reset && len(delta.PartitionsChanged) == 0 && len(delta.BrokersChanged) == 0 {
+	if !delta.Reset && len(delta.PartitionsChanged) == 0 && len(delta.BrokersChanged) == 0 &&
+		len(delta.TopicsDeleted) == 0 {
 		return
 	}
+	n.topics.Store(&topics{img})
 	for _, c := range n.coordinations {
 		topic, ok := img.Topic(c.topic)
 		if !ok {
@@ -134,5 +136,8 @@ func (n *Node) applyCoordinators(img *image.Image, delta image.Delta) {
 			}
 			c.runtime.Lead(partition, p.LeaderEpoch(), journal{p.Journal(), c.codec})
 		}
+	}
+	if len(delta.TopicsDeleted) > 0 {
+		n.groups.TopicsDeleted()
 	}
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/firnlog/firn/broker/admin"
 	"github.com/firnlog/firn/broker/api"
+	"github.com/firnlog/firn/broker/record"
 	"github.com/firnlog/firn/broker/replica"
 	"github.com/firnlog/firn/broker/server"
 	"github.com/firnlog/firn/broker/storage"
@@ -91,10 +92,18 @@ func (n *Node) openReplicas(context.Context) error {
 		MaxPartitionSeries:   n.config.Metrics.MaxPartitions,
 		Committed:            n.advanced,
 	})
+	n.producerIDs = txn.NewProducerIDs(n.producerIDBlock)
+	n.groups, n.transactions = n.newGroups(), n.newTransactions()
+	n.coordinations = []coordination{
+		{kafka.GroupMetadataTopic, n.groups.Runtime(), n.config.OffsetsTopic.Codec},
+		{kafka.TransactionStateTopic, n.transactions.Runtime(), record.None},
+	}
 	n.retention = n.newRetention()
 	n.meta.Watch(n.replicas.Apply)
 	n.meta.Watch(n.tier.Apply)
 	n.meta.Watch(n.applyCoordinators)
+	n.run("groups", n.groups.Run)
+	n.run("transactions", n.transactions.Run)
 	n.run("tiering", n.tier.Run)
 	n.run("retention", n.retention.Run)
 	return nil
@@ -138,7 +147,8 @@ func (n *Node) openServers(ctx context.Context) error {
 func (n *Node) apiOptions() api.Options {
 	return api.Options{
 		Logger: n.logger, Metadata: n.meta, Replicas: n.replicas, Placement: roomyPlacement{room: n.logs.RoomForLogs},
-		ProducerIDs: txn.NewProducerIDs(n.producerIDBlock), BrokerID: n.config.NodeID, Layers: n.layers,
+		ProducerIDs: n.producerIDs, Groups: n.groups, Transactions: n.transactions,
+		BrokerID: n.config.NodeID, Layers: n.layers,
 		LogDirectories: n.logDirectories, Quorum: n.quorum, InternalTopics: n.internalTopics(),
 		DefaultPartitions:        n.config.Topics.DefaultPartitions,
 		DefaultReplicationFactor: n.config.Topics.DefaultReplicationFactor,
