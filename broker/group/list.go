@@ -80,12 +80,19 @@ func (r *registry) summarize(stored map[string]machine.Summary) {
 	}
 }
 
-// storedGroups describes the groups that a view has, as far as it can be told from there: of those that have members
-// only that they have.
+// storedGroups describes the groups that a view has.
 func storedGroups(shard *coordinator.Shard) (map[string]machine.Summary, error) {
 	groups := map[string]machine.Summary{}
+	if err := storedOffsets(shard, groups); err != nil {
+		return nil, err
+	}
+	return groups, storedMachines(shard, groups)
+}
+
+// storedOffsets finds the groups that have offsets, also if only open transactions have any.
+func storedOffsets(shard *coordinator.Shard, groups map[string]machine.Summary) error {
 	var last []byte // the prefix of all offsets of the group that was seen last
-	err := shard.Scan(records.Prefix(records.OffsetCommit), func(encoded []byte, _ coordinator.Entry) error {
+	visit := func(encoded []byte, _ coordinator.Entry) error {
 		if last != nil && bytes.HasPrefix(encoded, last) {
 			return nil
 		}
@@ -96,11 +103,18 @@ func storedGroups(shard *coordinator.Shard) (map[string]machine.Summary, error) 
 		last = records.GroupPrefix(records.OffsetCommit, key.Group)
 		groups[key.Group] = emptyGroup(machine.Classic, "")
 		return nil
-	})
-	if err != nil {
-		return nil, err
 	}
-	err = shard.Scan(records.Prefix(records.GroupMetadata), func(encoded []byte, entry coordinator.Entry) error {
+	for _, encoded := range shard.StagedKeys(records.Prefix(records.OffsetCommit)) {
+		if err := visit(encoded, coordinator.Entry{}); err != nil {
+			return err
+		}
+	}
+	return shard.Scan(records.Prefix(records.OffsetCommit), visit)
+}
+
+// storedMachines finds the groups that have more than offsets. Of those with members it only tells how many they are.
+func storedMachines(shard *coordinator.Shard, groups map[string]machine.Summary) error {
+	err := shard.Scan(records.Prefix(records.GroupMetadata), func(encoded []byte, entry coordinator.Entry) error {
 		key, err := records.ParseKey(encoded)
 		if err != nil {
 			return err
@@ -115,9 +129,9 @@ func storedGroups(shard *coordinator.Shard) (map[string]machine.Summary, error) 
 		return nil
 	})
 	if err != nil {
-		return nil, err
+		return err
 	}
-	return groups, storedConsumerGroups(shard, groups)
+	return storedConsumerGroups(shard, groups)
 }
 
 func storedConsumerGroups(shard *coordinator.Shard, groups map[string]machine.Summary) error {

@@ -17,8 +17,8 @@ func (c *Coordinator) loaded(shard *coordinator.Shard) error {
 	r := &registry{
 		coordinator: c, shard: shard, slots: map[string]*slot{}, waiting: map[machine.Waiter]waiting{},
 	}
-	stored, err := storedGroups(shard)
-	if err != nil {
+	stored := map[string]machine.Summary{}
+	if err := storedMachines(shard, stored); err != nil {
 		return err
 	}
 	for id, summary := range stored {
