@@ -40,14 +40,16 @@ type journal struct {
 func (j journal) Append(producer *coordinator.Producer, records []coordinator.Record) (int64, error) {
 	options := record.PlainProducer()
 	options.Codec = j.codec
+	guard := replica.NoGuard
 	if producer != nil {
 		options.Transactional, options.ProducerID, options.ProducerEpoch = true, producer.ID, producer.Epoch
+		guard = replica.VerificationGuard(producer.Guard)
 	}
 	builder, now := record.NewBuilder(options), time.Now().UnixMilli()
 	for _, r := range records {
 		builder.Append(now, r.Key, r.Value)
 	}
-	return j.Journal.Append(builder.Build())
+	return j.Journal.Append(builder.Build(), guard)
 }
 
 // Bounds implements coordinator.Journal. They are zero for a partition without a log, which then cannot be read either.

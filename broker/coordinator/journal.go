@@ -16,7 +16,15 @@ type Record struct {
 type Producer struct {
 	ID    int64
 	Epoch int16
+	Guard Guard
 }
+
+// Guard is the journal's proof that the transaction coordinator was asked about a transaction (KIP-890). NoGuard is that
+// of a transaction which is open in the journal already.
+type Guard uint64
+
+// NoGuard proves nothing.
+const NoGuard Guard = 0
 
 // Bounds are the offsets of a journal: all three are exclusive ends or inclusive starts, as everywhere.
 type Bounds struct {

@@ -393,17 +393,9 @@ const transactionalProducer = 77
 // commitInTransaction commits in the open transaction of the one producer.
 func (b *bench) commitInTransaction(group string, o offset) kafka.Errno {
 	b.t.Helper()
-	plain := commitRequest(group, o)
-	request := kmsg.NewPtrTxnOffsetCommitRequest()
-	request.Version, request.TransactionalID, request.Group = 3, "t", group
-	request.ProducerID, request.ProducerEpoch, request.Generation = transactionalProducer, 0, -1
-	request.Topics = []kmsg.TxnOffsetCommitRequestTopic{{Topic: o.topic, TopicID: o.id}}
-	from := plain.Topics[0].Partitions[0]
-	request.Topics[0].Partitions = []kmsg.TxnOffsetCommitRequestTopicPartition{{
-		Partition: from.Partition, Offset: from.Offset, LeaderEpoch: from.LeaderEpoch, Metadata: from.Metadata,
-	}}
-	response := answered[*kmsg.TxnOffsetCommitResponse](b, b.coordinator.CommitInTransaction(request))
-	return kafka.Errno(response.Topics[0].Partitions[0].ErrorCode)
+	producer := coordinator.Producer{ID: transactionalProducer}
+	committing := b.coordinator.CommitInTransaction(commitRequest(group, o), producer)
+	return commitCodes(answered[*kmsg.OffsetCommitResponse](b, committing))[0]
 }
 
 // endTransaction writes the marker of the one producer.

@@ -19,9 +19,10 @@ type Journal struct {
 func (p *Partition) Journal() Journal { return Journal{p, p.LeaderEpoch()} }
 
 // Append appends a batch that this broker has made. It asks for the flush at once and returns the offset after the
-// batch. Errors carry Kafka codes: FENCED_LEADER_EPOCH or NOT_LEADER_OR_FOLLOWER when the leadership is over,
-// MESSAGE_TOO_LARGE or RECORD_LIST_TOO_LARGE by the topic's max.message.bytes and segment.bytes.
-func (j Journal) Append(batch record.Batch) (end int64, err error) {
+// batch. The guard belongs to a transactional batch. Errors carry Kafka codes: FENCED_LEADER_EPOCH or
+// NOT_LEADER_OR_FOLLOWER when the leadership is over, MESSAGE_TOO_LARGE or RECORD_LIST_TOO_LARGE by the topic's
+// max.message.bytes and segment.bytes.
+func (j Journal) Append(batch record.Batch, guard VerificationGuard) (end int64, err error) {
 	log, err := j.leaderLog(j.epoch)
 	if err != nil {
 		return 0, err
@@ -38,7 +39,7 @@ func (j Journal) Append(batch record.Batch) (end int64, err error) {
 		return 0, fmt.Errorf("a batch of %d bytes for %s is larger than a segment, segment.bytes=%d: %w",
 			size, j.topicPartition, cfg.SegmentBytes, kafka.RecordListTooLarge)
 	}
-	appended, err := j.appendOwn(log, batch, storage.AppendOptions{})
+	appended, err := j.appendOwn(log, batch, storage.AppendOptions{Guard: guard})
 	return appended.RequiredOffset, err
 }
 
