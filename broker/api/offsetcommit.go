@@ -22,12 +22,27 @@ func (h *Handlers) offsetCommit(_ context.Context, req *wire.Request) wire.Reply
 	if err != nil {
 		return malformed(err)
 	}
+	known, whole := h.splitCommit(request)
+	if !slices.ContainsFunc(known.Topics, hasCommits) {
+		return now(req, whole)
+	}
+	return awaitAll(req, []*promise{h.options.Groups.Commit(known)}, func(bodies []kmsg.Response) kmsg.Response {
+		fillCommit(whole, bodies[0].(*kmsg.OffsetCommitResponse))
+		return whole
+	})
+}
+
+// splitCommit takes what exists out of a commit, each topic with its name and its id, and makes the answer with the
+// errors of what does not.
+func (h *Handlers) splitCommit(request *kmsg.OffsetCommitRequest) (
+	known *kmsg.OffsetCommitRequest, whole *kmsg.OffsetCommitResponse,
+) {
 	img := h.options.Metadata.Image()
-	whole := group.CommitRefused(request, kafka.None)
-	known := *request
+	known, whole = new(kmsg.OffsetCommitRequest), group.CommitRefused(request, kafka.None)
+	*known = *request
 	known.Topics = nil
 	for i := range request.Topics {
-		topic := request.Topics[i] // with its name and id, and those of its partitions that exist
+		topic := request.Topics[i]
 		found, err := commitTopic(img, &topic.Topic, (*kafka.TopicID)(&topic.TopicID), request.Version >= offsetTopicIDsFrom)
 		topic.Partitions = nil
 		for j, partition := range request.Topics[i].Partitions {
@@ -42,13 +57,7 @@ func (h *Handlers) offsetCommit(_ context.Context, req *wire.Request) wire.Reply
 		}
 		known.Topics = append(known.Topics, topic)
 	}
-	if !slices.ContainsFunc(known.Topics, hasCommits) {
-		return now(req, whole)
-	}
-	return awaitAll(req, []*promise{h.options.Groups.Commit(&known)}, func(bodies []kmsg.Response) kmsg.Response {
-		fillCommit(whole, bodies[0].(*kmsg.OffsetCommitResponse))
-		return whole
-	})
+	return known, whole
 }
 
 func hasCommits(topic kmsg.OffsetCommitRequestTopic) bool { return len(topic.Partitions) > 0 }

@@ -1,7 +1,6 @@
 package group
 
 import (
-	"errors"
 	"time"
 	"unicode/utf16"
 
@@ -28,20 +27,25 @@ const groupNotFoundFrom = 9
 func (c *Coordinator) Commit(request *kmsg.OffsetCommitRequest) *Answer {
 	refuse := func(err error) kmsg.Response { return CommitRefused(request, errorCode(err)) }
 	return c.serve(request.Group, refuse, func(t turn) (machine.Step, error) {
-		check, err := t.checkCommit(machine.Committer{
-			MemberID: request.MemberID, InstanceID: request.InstanceID, Generation: request.Generation,
-			Version: request.Version,
-		})
-		if err != nil {
-			return machine.Step{}, err
-		}
-		list, response, err := t.judge(request, check)
-		if err != nil {
-			return machine.Step{}, err
-		}
-		t.appendOffsets(nil, list, response)
-		return machine.Step{}, nil
+		return machine.Step{}, t.commit(request, nil)
 	})
+}
+
+// commit commits, as a part of a producer's transaction if there is one.
+func (t turn) commit(request *kmsg.OffsetCommitRequest, producer *coordinator.Producer) error {
+	check, err := t.checkCommit(machine.Committer{
+		MemberID: request.MemberID, InstanceID: request.InstanceID, Generation: request.Generation,
+		Transactional: producer != nil, Version: request.Version,
+	})
+	if err != nil {
+		return err
+	}
+	list, response, err := t.judge(request, check)
+	if err != nil {
+		return err
+	}
+	t.appendOffsets(producer, list, response)
+	return nil
 }
 
 // checkCommit asks the group whether offsets may be committed. Who is no member may make a group that only stores them.
@@ -56,11 +60,7 @@ func (t turn) checkCommit(by machine.Committer) (machine.PartitionCheck, error) 
 			return nil, kafka.IllegalGeneration
 		}
 	}
-	check, err := t.slot.group.CheckCommit(t.now, by)
-	if by.Transactional && errors.Is(err, kafka.StaleMemberEpoch) {
-		return nil, kafka.IllegalGeneration
-	}
-	return check, err
+	return t.slot.group.CheckCommit(t.now, by)
 }
 
 // judge makes the records of a commit, and the answer for when they are written.
