@@ -3,7 +3,6 @@ package consumer
 import (
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -123,7 +122,7 @@ func (m *member) subscribeClassic(j classic.Join, subscription *kmsg.ConsumerMem
 	s.Classic = &records.ClassicMember{SessionTimeoutMs: request.SessionTimeoutMillis}
 	for _, p := range request.Protocols {
 		s.Classic.Protocols = append(s.Classic.Protocols, records.ClassicProtocol{
-			Name: strings.Clone(p.Name), Metadata: slices.Clone(p.Metadata),
+			Name: p.Name, Metadata: slices.Clone(p.Metadata), // the bytes are those of the frame
 		})
 	}
 }

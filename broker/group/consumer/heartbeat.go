@@ -201,17 +201,11 @@ func otherwise(text, unchanged *string) *string {
 	if text == nil {
 		return unchanged
 	}
-	clone := strings.Clone(*text) // it may lie in the request's frame
-	return &clone
+	return text
 }
 
 func nameSet(names []string) []string {
-	set := make([]string, 0, len(names))
-	for _, name := range names {
-		set = append(set, strings.Clone(name))
-	}
-	slices.Sort(set)
-	return slices.Compact(set)
+	return slices.Compact(slices.Sorted(slices.Values(names)))
 }
 
 func subscriptionDiffers(before, after *member) bool {
