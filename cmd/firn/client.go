@@ -98,10 +98,11 @@ type session struct {
 	cancel context.CancelCauseFunc
 }
 
-// Close ends the client without waiting for what is still buffered in it.
+// Close ends the client without waiting for what is still buffered in it. A member of a group leaves it, also in the
+// middle of what a rebalance has to wait for.
 func (s *session) Close() {
 	s.cancel(nil)
-	s.Client.Close()
+	s.Client.CloseAllowingRebalance()
 }
 
 // connect makes a client and waits for one broker's answer, so that a wrong address fails at once and clearly.

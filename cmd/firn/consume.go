@@ -35,6 +35,8 @@ type consumeRequest struct {
 	metaOnly   bool
 	noProgress bool
 
+	membershipFlags
+
 	choice  topicChoice
 	offsets offsetRange
 	filter  recordFilter
@@ -47,6 +49,9 @@ func consumeCommand() *cobra.Command {
 		Short: "Print records",
 		Long: "Print records from where -o says to the ends that the partitions have when the command starts, and exit;\n" +
 			"with --follow, go on with what comes later.\n\n" +
+			"With --group, share the partitions with the group's other members, go on where the group has committed, and\n" +
+			"commit what the output has taken. So nothing is left out; what was printed and not committed, because the\n" +
+			"command was killed or the commit failed, is printed again by whoever reads on.\n\n" +
 			"A layout for -f is text around percent verbs: %t topic, %p partition, %o offset, %k key, %v value, %d\n" +
 			"timestamp, %h{%k=%v;} each header, %H number of headers, %K %V %T lengths, %e leader epoch,\n" +
 			"%a{timestamp-type}, %a{compression}, %x producer id, %y producer epoch, %[ log start offset, %| last stable\n" +
@@ -56,12 +61,14 @@ func consumeCommand() *cobra.Command {
 		Example: "  firn consume flights -n 5\n" +
 			"  firn consume flights -o -10 --follow\n" +
 			"  firn consume flights -o @2013-01-13:24h -f '%d{go#DateTime#} %k %v\\n'\n" +
-			"  firn consume flights -f json --filter-key ^N14",
+			"  firn consume flights -f json --filter-key ^N14\n" +
+			"  firn consume flights weather --group billing --follow",
 		Args: takes(cobra.MinimumNArgs(1)),
 	}
 	brokers := addBrokerFlag(cmd)
 	request.addReadingFlags(cmd.Flags())
 	request.addPrintingFlags(cmd.Flags())
+	request.membershipFlags.addFlags(cmd)
 	cmd.ValidArgsFunction = completeTopics(brokers, 0)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if request.format == formatHelp {
@@ -131,6 +138,9 @@ func (c *consumeRequest) check(cmd *cobra.Command, args []string) (recordOutput,
 	}
 	if c.limit < 0 {
 		return nil, errors.New("-n must not be negative")
+	}
+	if err = c.checkMembership(cmd.Flags().Changed); err != nil {
+		return nil, err
 	}
 	if c.filter, err = newRecordFilter(c.filterKey, c.filterValue, c.filterHeaders); err != nil {
 		return nil, err

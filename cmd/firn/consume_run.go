@@ -24,6 +24,9 @@ const idleProbe = time.Second
 const fetchMaxWait = time.Second
 
 func (c *consumeRequest) run(cmd *cobra.Command, brokers *brokerFlag, output recordOutput) error {
+	if c.group != "" {
+		return c.runAsMember(cmd, brokers, output)
+	}
 	admin, err := brokers.connect(cmd.Context())
 	if err != nil {
 		return err
@@ -81,6 +84,8 @@ type reading struct {
 	discovery *discovery // nil: what is read is fixed
 	notes     []string
 	line      []byte // reused from record to record
+	// printed is where partitions have come since it was emptied; nil: nobody asks.
+	printed map[string]map[int32]kgo.EpochOffset
 }
 
 // newReading drops the partitions that have nothing to give. A limit of 0 means none.
@@ -145,28 +150,13 @@ func (r *reading) finished() bool { return len(r.left) == 0 || r.limit == 0 }
 // consume prints what arrives until every partition is at its end or the limit is reached.
 func (r *reading) consume(client *session, out *bufio.Writer) error {
 	for !r.finished() {
-		ctx, stop := context.WithTimeout(client.ctx, idleProbe)
-		fetches := client.PollFetches(ctx)
-		stop()
-		if client.ctx.Err() != nil {
-			return context.Cause(client.ctx)
+		fetches, err := poll(client)
+		if err != nil {
+			return err
 		}
-		idle := true
-		var failure error
-		fetches.EachPartition(func(fetched kgo.FetchTopicPartition) {
-			if fetched.Err != nil && !isContextError(fetched.Err) && failure == nil {
-				failure = fmt.Errorf("consume %s partition %d: %w", fetched.Topic, fetched.Partition, fetched.Err)
-			}
-			if len(fetched.Records) > 0 && failure == nil {
-				idle = false
-				failure = r.take(out, &fetched.FetchPartition, fetched.Topic)
-			}
-		})
-		if failure != nil {
-			return failure
-		}
-		if err := out.Flush(); err != nil {
-			return fmt.Errorf("write: %w", err)
+		idle, err := r.print(fetches, out)
+		if err != nil {
+			return err
 		}
 		r.progress.tick(time.Now(), r.describe)
 		r.pauseFinished(client, fetches)
@@ -180,6 +170,38 @@ func (r *reading) consume(client *session, out *bufio.Writer) error {
 	return nil
 }
 
+// poll waits for records, but not for ever.
+func poll(client *session) (kgo.Fetches, error) {
+	ctx, stop := context.WithTimeout(client.ctx, idleProbe)
+	defer stop()
+	fetches := client.PollFetches(ctx)
+	if client.ctx.Err() != nil {
+		return nil, context.Cause(client.ctx)
+	}
+	return fetches, nil
+}
+
+// print prints what was fetched, and returns once the output has taken it. It tells whether there was anything.
+func (r *reading) print(fetches kgo.Fetches, out *bufio.Writer) (idle bool, err error) {
+	idle = true
+	fetches.EachPartition(func(fetched kgo.FetchTopicPartition) {
+		if fetched.Err != nil && !isContextError(fetched.Err) && err == nil {
+			err = fmt.Errorf("consume %s partition %d: %w", fetched.Topic, fetched.Partition, fetched.Err)
+		}
+		if len(fetched.Records) > 0 && err == nil {
+			idle = false
+			err = r.take(out, &fetched.FetchPartition, fetched.Topic)
+		}
+	})
+	if err != nil {
+		return idle, err
+	}
+	if err := out.Flush(); err != nil {
+		return idle, fmt.Errorf("write: %w", err)
+	}
+	return idle, nil
+}
+
 func isContextError(err error) bool {
 	return errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
 }
@@ -190,15 +212,19 @@ func (r *reading) take(out io.Writer, fetched *kgo.FetchPartition, topic string)
 	if !ok {
 		return nil
 	}
+	next, epoch := left.start, int32(-1)
 	for _, record := range fetched.Records {
-		if record.Offset >= left.end || r.limit == 0 {
-			left.start = left.end
+		if record.Offset >= left.end {
+			next = left.end
+			break
+		}
+		if r.limit == 0 {
 			break
 		}
 		if record.Offset < left.start {
 			continue
 		}
-		left.start = record.Offset + 1
+		next, epoch = record.Offset+1, record.LeaderEpoch
 		r.bytes += recordBytes(record)
 		if record.Attrs.IsControl() && !r.control || !r.filter.matches(record) {
 			continue
@@ -214,8 +240,21 @@ func (r *reading) take(out io.Writer, fetched *kgo.FetchPartition, topic string)
 			r.limit--
 		}
 	}
-	r.advance(topic, fetched.Partition, left.start)
+	if r.printed != nil && next > left.start {
+		if r.printed[topic] == nil {
+			r.printed[topic] = make(map[int32]kgo.EpochOffset)
+		}
+		r.printed[topic][fetched.Partition] = kgo.EpochOffset{Epoch: epoch, Offset: next}
+	}
+	r.advance(topic, fetched.Partition, next)
 	return nil
+}
+
+// forget gives a partition up.
+func (r *reading) forget(topic string, partition int32) {
+	if _, ok := r.left[topic][partition]; ok {
+		r.advance(topic, partition, math.MaxInt64)
+	}
 }
 
 // advance notes the next offset to read, and forgets the partition once that is its end.

@@ -58,13 +58,19 @@ func (c topicChoice) find(client *session) (kadm.TopicDetails, error) {
 	return topics, nil
 }
 
-// String prints the patterns.
-func (c topicChoice) String() string {
+// String prints the names or patterns.
+func (c topicChoice) String() string { return strings.Join(c.texts(), " or ") }
+
+// texts are the names or patterns.
+func (c topicChoice) texts() []string {
+	if c.patterns == nil {
+		return c.names
+	}
 	texts := make([]string, len(c.patterns))
 	for i, pattern := range c.patterns {
 		texts[i] = pattern.String()
 	}
-	return strings.Join(texts, " or ")
+	return texts
 }
 
 // discovery adds to a reading that follows what has come into being since it began. It reads that from the start.

@@ -122,6 +122,10 @@ func adviceFor(err error) string {
 		return "stop its members first: `firn group describe` shows who they are"
 	case kerr.GroupSubscribedToTopic.Code:
 		return "members of the group read this topic: stop them first"
+	case kerr.TransactionalIDNotFound.Code:
+		return "`firn txn list` shows the transactional ids there are"
+	case kerr.ProducerFenced.Code, kerr.InvalidProducerEpoch.Code:
+		return "another producer has taken over the transactional id, or its transaction has timed out"
 	case kerr.InvalidRecord.Code:
 		return "`firn topic describe` shows what the topic demands of records"
 	}

@@ -75,6 +75,7 @@ func TestFormatHelpNeedsNeitherArgumentsNorACluster(t *testing.T) {
 		{"topic", "create"}, {"topic", "describe"}, {"topic", "list"}, {"topic", "alter"}, {"topic", "delete"},
 		{"produce"}, {"consume"}, {"bench", "produce"}, {"bench", "consume"}, {"bench", "e2e"},
 		{"group", "list"}, {"group", "describe"}, {"group", "seek"}, {"group", "delete"}, {"group", "offset-delete"},
+		{"txn", "list"}, {"txn", "describe"}, {"txn", "abort"},
 		{"tier", "status"}, {"tier", "ls"}, {"version"},
 	} {
 		got := firn(t, "", append(args, "--format", "help")...)
@@ -172,6 +173,23 @@ func TestAWrongCommandLineIsOneLineAndStatusTwo(t *testing.T) {
 		{"group seek g --to start --shift 1", "exclude each other"},
 		{"group seek g --to 1:2", "is a range"},
 		{"group seek g --to soon", "is not start, end"},
+		{"produce x --transactional-id a --acks 1", "--transactional-id needs --acks all"},
+		{"produce x --transactional-id=", "--transactional-id is empty"},
+		{"produce x --transaction-timeout 1s", "belongs to --transactional-id"},
+		{"produce x --transactional-id a --transaction-timeout 0s", "must be positive"},
+		{"consume x --isolation none", "unknown isolation"},
+		{"consume x --group=", "--group is empty"},
+		{"consume x --instance-id i", "belong to --group"},
+		{"consume x --commit none", "belong to --group"},
+		{"consume x --group g --commit later", "unknown --commit"},
+		{"consume x --group g -p 1", "the group shares the partitions out"},
+		{"consume x --group g -o 1:5", "must not have an end"},
+		{"txn", "a command is missing"},
+		{"txn describe", "requires at least 1 arg(s)"},
+		{"txn abort", "which transaction?"},
+		{"txn abort x --partition t:1 --start-offset 1", "exclude each other"},
+		{"txn abort --partition t:1", "belong together"},
+		{"txn abort --start-offset 1 --partition t", "give one partition"},
 		{"tier ls", "firn tier ls TOPIC"},
 	} {
 		got := firn(t, "", strings.Fields(test.line)...)
@@ -190,6 +208,7 @@ func TestCL02ABadBrokerFailsAtOnce(t *testing.T) {
 		"topic list", "topic create x", "topic describe x", "topic alter x -c a=1", "topic delete x",
 		"produce x", "consume x", "consume x --follow", "bench produce", "bench consume x", "bench e2e x",
 		"group list", "group describe x", "group delete x", "group offset-delete x t", "group seek x --to start",
+		"txn list", "txn describe x", "txn abort x", "consume x --group g", "produce x --transactional-id a",
 	} {
 		got := firn(t, "record\n", append(strings.Fields(line), "-b", address)...)
 		want := "firn: cannot reach a broker at " + address +

@@ -34,6 +34,7 @@ type produceRequest struct {
 	sync         bool
 	reportFormat string
 	noProgress   bool
+	transaction  transactionFlags
 }
 
 func produceCommand() *cobra.Command {
@@ -102,6 +103,7 @@ func (p *produceRequest) addSendingFlags(flags *pflag.FlagSet) {
 	flags.StringVarP(&p.reportFormat, "output-format", "o", "",
 		"print each acknowledged record to stdout: json, or a percent layout such as '%t %p %o\\n'")
 	flags.BoolVar(&p.noProgress, "no-progress", false, "show no progress on a terminal")
+	p.transaction.addFlags(flags)
 }
 
 func completeProduce(cmd *cobra.Command, brokers *brokerFlag) {

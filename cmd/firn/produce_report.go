@@ -74,6 +74,8 @@ type produceSummary struct {
 	Failed  int64    `json:"failed"`
 	Unknown int64    `json:"unknown"` // neither acknowledged nor refused when the command gave up
 	Seconds float64  `json:"seconds"`
+	// Transaction is what became of it: committed, aborted or unknown. Empty: there was none.
+	Transaction string `json:"transaction,omitempty"`
 }
 
 func (s *produceSummary) writeText(w io.Writer) error {
@@ -91,6 +93,14 @@ func (s *produceSummary) writeText(w io.Writer) error {
 	}
 	if s.Unknown > 0 {
 		text += fmt.Sprintf(", %d without an answer", s.Unknown)
+	}
+	switch s.Transaction {
+	case transactionCommitted:
+		text += ", in a transaction that was committed"
+	case transactionAborted:
+		text += ", in a transaction that was aborted"
+	case transactionUnknown:
+		text += ", in a transaction that the cluster may have committed or not"
 	}
 	_, err := fmt.Fprintln(w, text)
 	return err

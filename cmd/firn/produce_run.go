@@ -17,6 +17,10 @@ func (p *produceRequest) run(cmd *cobra.Command, brokers *brokerFlag) error {
 	if err != nil {
 		return usageError{cmd.CommandPath(), err}
 	}
+	if err := p.transaction.check(&p.sendingFlags, cmd.Flags().Changed); err != nil {
+		return usageError{cmd.CommandPath(), err}
+	}
+	options = append(options, p.transaction.options()...)
 	defaults, err := p.defaults()
 	if err != nil {
 		return usageError{cmd.CommandPath(), err}
@@ -50,8 +54,9 @@ func (p *produceRequest) run(cmd *cobra.Command, brokers *brokerFlag) error {
 		delivery.progress = newProgress(cmd.ErrOrStderr(), time.Now())
 	}
 	began := time.Now()
-	err = delivery.send(cmd.Context(), input, &defaults)
+	err = p.transaction.run(client, func() error { return delivery.send(cmd.Context(), input, &defaults) })
 	summary := delivery.summaryAfter(time.Since(began))
+	summary.Transaction = p.transaction.outcome
 	if p.format == formatJSON || p.format == formatJSONLines {
 		return errors.Join(err, writeJSON(cmd.ErrOrStderr(), &summary))
 	}

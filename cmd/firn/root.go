@@ -31,6 +31,7 @@ func rootCommand() *cobra.Command {
 		produceCommand(),
 		consumeCommand(),
 		groupCommand(),
+		transactionCommand(),
 		tierCommand(),
 		logCommand(),
 		benchCommand(),
