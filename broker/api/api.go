@@ -67,6 +67,7 @@ type Options struct {
 type Handlers struct {
 	options  Options
 	sessions *sessionCache
+	joiner   transactionJoiner // options.Transactions, unless that is nil
 	calls    fetchCalls
 	routes   map[int16]route
 
@@ -76,6 +77,9 @@ type Handlers struct {
 // New makes the handlers of one broker.
 func New(options Options) *Handlers {
 	h := &Handlers{options: options, sessions: newSessionCache(options.FetchSessionSlots)}
+	if options.Transactions != nil {
+		h.joiner = options.Transactions
+	}
 	h.routes = h.table()
 	return h
 }

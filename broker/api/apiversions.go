@@ -48,7 +48,8 @@ var featureLevels = [...]struct {
 	min, max int16
 }{
 	{"metadata.version", 29, 29},
-	{"group.version", 0, 1}, // 1: groups of the consumer protocol (KIP-848)
+	{"group.version", 0, 1},       // 1: groups of the consumer protocol (KIP-848)
+	{"transaction.version", 0, 2}, // 2: an epoch for each transaction, which partitions join by themselves (KIP-890)
 }
 
 // features lists the levels. Those whose lowest is 0 must not be told to be supported below v4 (KAFKA-17011).

@@ -209,7 +209,7 @@ func (c *fetchCall) answer(i int, wanted *fetchPartition, result *replica.FetchR
 		answer.Records.Hold = result.Hold
 	}
 	if c.isolation == replica.ReadCommitted || unknown(answer.ErrorCode) {
-		answer.AbortedTransactions = noneAborted
+		answer.AbortedTransactions = abortedIn(result)
 	}
 	if result.Diverging != nil {
 		answer.DivergingEpoch = &wire.EpochEndOffset{
@@ -234,6 +234,18 @@ func unknown(code kafka.Errno) bool {
 	return code == kafka.UnknownTopicOrPartition || code == kafka.UnknownTopicID
 }
 
-// noneAborted is the answer to read_committed until transactions land: an empty list, where null would mean
+// noneAborted is the answer to read_committed where nothing was aborted: an empty list, where null would mean
 // read_uncommitted.
 var noneAborted = []wire.AbortedTransaction{}
+
+// abortedIn lists whose records a reader of committed ones leaves out, and from where on.
+func abortedIn(result *replica.FetchResult) []wire.AbortedTransaction {
+	if len(result.Aborted) == 0 {
+		return noneAborted
+	}
+	aborted := make([]wire.AbortedTransaction, len(result.Aborted))
+	for i, transaction := range result.Aborted {
+		aborted[i] = wire.AbortedTransaction{ProducerID: transaction.ProducerID, FirstOffset: transaction.FirstOffset}
+	}
+	return aborted
+}

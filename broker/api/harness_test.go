@@ -94,14 +94,18 @@ func newTestNodeWith(t *testing.T, static map[string]string, policy storage.Flus
 		ID: testBroker, Directories: []kafka.UUID{n.logs.Directories()[0].ID},
 		Listeners: []command.Endpoint{{Name: "PLAINTEXT", Protocol: "PLAINTEXT"}},
 	}))
+	ids := txn.NewProducerIDs(func(ctx context.Context) (int64, int64, error) {
+		block, err := n.meta.Propose(ctx, command.AllocateProducerIDs{Broker: testBroker, Count: 10})
+		if err != nil {
+			return 0, 0, err
+		}
+		return block.(command.ProducerIDBlock).First, block.(command.ProducerIDBlock).End, nil
+	})
 	n.handlers = New(Options{
 		Logger: logger, Metadata: n.meta, Replicas: n.replicas, Placement: controller.Placement{},
-		ProducerIDs: txn.NewProducerIDs(func(ctx context.Context) (int64, int64, error) {
-			block, err := n.meta.Propose(ctx, command.AllocateProducerIDs{Broker: testBroker, Count: 10})
-			if err != nil {
-				return 0, 0, err
-			}
-			return block.(command.ProducerIDBlock).First, block.(command.ProducerIDBlock).End, nil
+		ProducerIDs: ids,
+		Transactions: txn.New(txn.Options{ // it leads nothing
+			Logger: logger, ProducerIDs: ids, Config: txn.Config{MaxTimeout: time.Minute},
 		}),
 		InternalTopics: map[string]InternalTopic{
 			kafka.GroupMetadataTopic: {Partitions: 5, ReplicationFactor: 3, Configs: map[string]string{

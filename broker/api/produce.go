@@ -29,7 +29,11 @@ type produceCall struct {
 	conn          *wire.Conn
 	response      wire.ProduceResponse
 	failed        bool
-	refused       int // partitions for which the disk has no room
+	// refusal is why no partition is appended to, if that is so; verified, in the order of the request, what became of the
+	// partitions in which a transaction may begin.
+	refusal  error
+	verified []verifiedPartition
+	refused  int // partitions for which the disk has no room
 	// waits and waiting are, for acks=all, the partitions to be committed and where in the response they stand.
 	waits   []replica.CommitItem
 	waiting []*wire.ProducePartitionResponse
@@ -44,14 +48,16 @@ type produceCall struct {
 }
 
 // produce serves Produce v3–v13 (v0–v2 are advertised for the sake of librdkafka and close the connection). v8
-// answers record errors (KIP-467), v10 leader hints (KIP-951), v13 names topics by id. All appends happen here, in
-// the order of the requests of a connection; for acks=all the answer then waits for the commit.
+// answers record errors (KIP-467), v10 leader hints (KIP-951), v12 lets partitions join a transaction with their first
+// records (KIP-890), v13 names topics by id. All appends happen here, in the order of the requests of a connection; for
+// acks=all the answer then waits for the commit.
 func (h *Handlers) produce(_ context.Context, req *wire.Request) wire.Reply {
 	view, err := wire.ParseProduce(req.Version, req.Body)
 	if err != nil {
 		return malformed(err)
 	}
 	call := &produceCall{handlers: h, version: req.Version, correlationID: req.CorrelationID, conn: req.Conn}
+	call.judge(&view)
 	call.append(&view)
 	if call.refused > 0 && call.refused == view.PartitionCount {
 		call.response.ThrottleMs = fullDiskThrottleMs
@@ -79,8 +85,16 @@ func (h *Handlers) produce(_ context.Context, req *wire.Request) wire.Reply {
 // same megabytes again, as fast as it can, and be refused again.
 const fullDiskThrottleMs = 1000
 
+// judge finds out whether the request may append at all, and asks about its transaction, if it has one.
+func (c *produceCall) judge(view *wire.ProduceView) {
+	if view.Acks != acksAll && view.Acks != acksNone && view.Acks != acksLeader {
+		c.refusal = kafka.InvalidRequiredAcks
+		return
+	}
+	c.refusal = c.verify(view)
+}
+
 func (c *produceCall) append(view *wire.ProduceView) {
-	acksValid := view.Acks == acksAll || view.Acks == acksNone || view.Acks == acksLeader
 	partitions := c.one.partition[:]
 	c.response.Topics, c.waits, c.waiting = c.one.topic[:0], c.one.wait[:0], c.one.waiting[:0]
 	if max(view.TopicCount, view.PartitionCount) > 1 {
@@ -100,8 +114,8 @@ func (c *produceCall) append(view *wire.ProduceView) {
 			*answer = wire.ProducePartitionResponse{
 				Partition: entries.Partition(), BaseOffset: -1, LogAppendTime: -1, LogStartOffset: -1,
 			}
-			if !acksValid {
-				c.fail(answer, nil, kafka.InvalidRequiredAcks)
+			if c.refusal != nil {
+				c.fail(answer, nil, c.refusal)
 				continue
 			}
 			if p := c.appendPartition(&topics, &entries, view.Acks, answer); p != nil {
@@ -133,8 +147,13 @@ func (c *produceCall) appendPartition(topics *wire.ProduceTopics, entries *wire.
 		c.fail(answer, p, kafka.InvalidTopic)
 		return p
 	}
+	verified := c.verifiedFor(p)
+	if verified.err != nil {
+		c.fail(answer, p, verified.err)
+		return p
+	}
 	appended, err := p.Append(entries.Records(), replica.AppendRequest{
-		Version: c.version, AwaitCommit: acks == acksAll,
+		Version: c.version, AwaitCommit: acks == acksAll, Guard: verified.guard,
 	})
 	if err != nil {
 		c.fail(answer, p, err)

@@ -71,7 +71,7 @@ func TestProduceErrors(t *testing.T) {
 		{name: "damaged batch", req: produceRequest("a", id, 0, 1, damaged), version: 9, want: kafka.CorruptMessage},
 		{name: "too large", req: produceRequest("a", id, 0, 1, batch(string(make([]byte, 1000)))), version: 9, want: kafka.MessageTooLarge},
 		{name: "two batches", req: produceRequest("a", id, 0, 1, append(batch("x"), batch("y")...)), version: 9, want: kafka.InvalidRecord},
-		{name: "transactional records while there are no transactions", req: produceRequest("a", id, 0, 1, open.Build()), version: 9, want: kafka.InvalidTxnState},
+		{name: "transactional records without a transactional id", req: produceRequest("a", id, 0, 1, open.Build()), version: 9, want: kafka.TransactionalIDAuthorizationFailed},
 		{name: "PD-07: no key on a compacted topic", req: produceRequest("compacted", id, 0, 1, keyless.Build()), version: 9, want: kafka.InvalidRecord, records: 1},
 	}
 	for _, test := range tests {
@@ -188,12 +188,31 @@ func TestInitProducerID(t *testing.T) {
 		}
 		seen[resp.ProducerID] = true
 	}
-	name := "payments"
-	transactional := kmsg.NewPtrInitProducerIDRequest()
-	transactional.TransactionalID = &name
-	if resp := ask[*kmsg.InitProducerIDResponse](n, transactional, 5); resp.ErrorCode == 0 || resp.ProducerID != -1 ||
-		kafka.Errno(resp.ErrorCode).Retriable() {
-		t.Errorf("a transactional producer is answered %+v", resp)
+	for _, half := range []kmsg.InitProducerIDRequest{{ProducerID: 5, ProducerEpoch: -1}, {ProducerID: -1, ProducerEpoch: 0}} {
+		if resp := ask[*kmsg.InitProducerIDResponse](n, &half, 5); kafka.Errno(resp.ErrorCode) != kafka.InvalidRequest {
+			t.Errorf("half a producer: %+v", resp)
+		}
+	}
+}
+
+func TestInitProducerIDOfATransactionalProducer(t *testing.T) {
+	n := newTestNode(t, nil)
+	for _, c := range []struct {
+		id        string
+		timeoutMs int32
+		want      kafka.Errno
+	}{
+		{"", 1000, kafka.InvalidRequest}, {"payments", 0, kafka.InvalidTransactionTimeout},
+		{"payments", 60001, kafka.InvalidTransactionTimeout}, {"payments", 60000, kafka.NotCoordinator},
+	} {
+		for version := int16(0); version <= 5; version++ {
+			request := kmsg.NewPtrInitProducerIDRequest()
+			request.TransactionalID, request.TransactionTimeoutMillis = &c.id, c.timeoutMs
+			resp := ask[*kmsg.InitProducerIDResponse](n, request, version)
+			if kafka.Errno(resp.ErrorCode) != c.want || resp.ProducerID != -1 || resp.ProducerEpoch != -1 {
+				t.Errorf("%q, %d ms, v%d: %+v, want %s", c.id, c.timeoutMs, version, resp, c.want.Name())
+			}
+		}
 	}
 }
 

@@ -107,8 +107,7 @@ func newProducerState(endOffset int64, expireMs *atomic.Int64) *producerState {
 }
 
 // check judges a batch of records that is about to be appended in a producer's name: it is new, or a duplicate of a
-// batch that is known, or an error. What a coordinator appends has no sequences, and so no duplicates; it knows itself
-// that the transaction is open.
+// batch that is known, or an error. What a coordinator appends has no sequences, and so no duplicates.
 func (s *producerState) check(batch record.Batch, opts AppendOptions) (known producedBatch, duplicate bool, err error) {
 	p := s.producers[batch.ProducerID()]
 	if p != nil && s.expired(p, opts.AppendedAt) {
@@ -119,10 +118,10 @@ func (s *producerState) check(batch record.Batch, opts AppendOptions) (known pro
 			return known, true, nil
 		}
 	}
+	if err := s.checkVerified(p, batch, opts.Guard); err != nil {
+		return known, false, err
+	}
 	if opts.Origin == FromProducer {
-		if err := s.checkVerified(p, batch, opts.Guard); err != nil {
-			return known, false, err
-		}
 		if err := s.checkFirstSequence(p, batch); err != nil {
 			return known, false, err
 		}

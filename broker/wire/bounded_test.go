@@ -388,6 +388,7 @@ func FuzzDecodeApiVersions(f *testing.F)             { fuzzDecode(f, KeyApiVersi
 func FuzzDecodeCreateTopics(f *testing.F)            { fuzzDecode(f, KeyCreateTopics) }
 func FuzzDecodeDeleteTopics(f *testing.F)            { fuzzDecode(f, KeyDeleteTopics) }
 func FuzzDecodeDeleteRecords(f *testing.F)           { fuzzDecode(f, KeyDeleteRecords) }
+func FuzzDecodeWriteTxnMarkers(f *testing.F)         { fuzzDecode(f, KeyWriteTxnMarkers) }
 func FuzzDecodeInitProducerID(f *testing.F)          { fuzzDecode(f, KeyInitProducerID) }
 func FuzzDecodeOffsetForLeaderEpoch(f *testing.F)    { fuzzDecode(f, KeyOffsetForLeaderEpoch) }
 func FuzzDecodeDescribeConfigs(f *testing.F)         { fuzzDecode(f, KeyDescribeConfigs) }

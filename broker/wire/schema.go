@@ -179,7 +179,13 @@ var layouts = map[int16][]field{
 			array(unsafe.Sizeof(kmsg.DescribeQuorumRequestTopicPartition{}), fixed(sizeInt32)),
 		),
 	},
-	KeyDescribeProducers:   {topicsWithPartitions()},
+	KeyDescribeProducers: {topicsWithPartitions()},
+	KeyWriteTxnMarkers: {
+		array(unsafe.Sizeof(kmsg.WriteTxnMarkersRequestMarker{}), fixed(sizeInt64), fixed(sizeInt16), fixed(sizeBool),
+			array(unsafe.Sizeof(kmsg.WriteTxnMarkersRequestMarkerTopic{}), str(), int32Array()), fixed(sizeInt32),
+			fixed(sizeInt8).since(2),
+		),
+	},
 	KeyUnregisterBroker:    {fixed(sizeInt32)},
 	KeyListConfigResources: {plainArray(sizeInt8, fixed(sizeInt8)).since(1)},
 	KeyOffsetCommit:        offsetCommitLayout(),
@@ -209,6 +215,18 @@ var layouts = map[int16][]field{
 		str(), str(), fixed(sizeInt32), nullableStr(0), nullableStr(0), fixed(sizeInt32), stringArray().orNull(0),
 		nullableStr(0).since(1), nullableStr(0),
 		array(unsafe.Sizeof(kmsg.ConsumerGroupHeartbeatRequestTopic{}), fixed(sizeUUID), int32Array()).orNull(0),
+	},
+	KeyAddPartitionsToTxn: {
+		array(unsafe.Sizeof(kmsg.AddPartitionsToTxnRequestTransaction{}), str(), fixed(sizeInt64), fixed(sizeInt16),
+			fixed(sizeBool), topicsWithPartitions()).since(4),
+		str().upTo(3), fixed(sizeInt64).upTo(3), fixed(sizeInt16).upTo(3), topicsWithPartitions().upTo(3),
+	},
+	KeyAddOffsetsToTxn:      {str(), fixed(sizeInt64), fixed(sizeInt16), str()},
+	KeyEndTxn:               {str(), fixed(sizeInt64), fixed(sizeInt16), fixed(sizeBool)},
+	KeyTxnOffsetCommit:      txnOffsetCommitLayout(),
+	KeyDescribeTransactions: {stringArray()},
+	KeyListTransactions: {
+		stringArray(), plainArray(sizeInt64, fixed(sizeInt64)), fixed(sizeInt64).since(1), nullableStr(2).since(2),
 	},
 	KeyConsumerGroupDescribe: {stringArray(), fixed(sizeBool)},
 	KeyDescribeTopicPartitions: {
@@ -264,6 +282,16 @@ func offsetCommitLayout() []field {
 		array(unsafe.Sizeof(kmsg.OffsetCommitRequestTopic{}), str().upTo(9), fixed(sizeUUID).since(10),
 			array(unsafe.Sizeof(kmsg.OffsetCommitRequestTopicPartition{}), fixed(sizeInt32), fixed(sizeInt64),
 				fixed(sizeInt64).since(1).upTo(1), fixed(sizeInt32).since(6), nullableStr(0)),
+		),
+	}
+}
+
+func txnOffsetCommitLayout() []field {
+	return []field{
+		str(), str(), fixed(sizeInt64), fixed(sizeInt16), fixed(sizeInt32).since(3), str().since(3), nullableStr(3).since(3),
+		array(unsafe.Sizeof(kmsg.TxnOffsetCommitRequestTopic{}), str(),
+			array(unsafe.Sizeof(kmsg.TxnOffsetCommitRequestTopicPartition{}), fixed(sizeInt32), fixed(sizeInt64),
+				fixed(sizeInt32).since(2), nullableStr(0)),
 		),
 	}
 }

@@ -47,6 +47,7 @@ const (
 	KeyDescribeQuorum             int16 = 55
 	KeyDescribeProducers          int16 = 61
 	KeyUnregisterBroker           int16 = 64
+	KeyWriteTxnMarkers            int16 = 27
 	KeyListConfigResources        int16 = 74
 	KeyDescribeTopicPartitions    int16 = 75
 
@@ -63,6 +64,13 @@ const (
 
 	KeyConsumerGroupHeartbeat int16 = 68
 	KeyConsumerGroupDescribe  int16 = 69
+
+	KeyAddPartitionsToTxn   int16 = 24
+	KeyAddOffsetsToTxn      int16 = 25
+	KeyEndTxn               int16 = 26
+	KeyTxnOffsetCommit      int16 = 28
+	KeyDescribeTransactions int16 = 65
+	KeyListTransactions     int16 = 66
 )
 
 const (
@@ -98,6 +106,11 @@ var served = [...]API{
 	{KeyDeleteRecords, "DeleteRecords", 0, 2, 0, 2, maxListRequest},
 	{KeyInitProducerID, "InitProducerId", 0, 5, 0, 2, maxSmallRequest},
 	{KeyOffsetForLeaderEpoch, "OffsetForLeaderEpoch", 2, 4, 2, 4, maxListRequest},
+	{KeyAddPartitionsToTxn, "AddPartitionsToTxn", 0, 5, 0, 3, maxListRequest},
+	{KeyAddOffsetsToTxn, "AddOffsetsToTxn", 0, 4, 0, 3, maxSmallRequest},
+	{KeyEndTxn, "EndTxn", 0, 5, 0, 3, maxSmallRequest},
+	{KeyWriteTxnMarkers, "WriteTxnMarkers", 1, 2, 1, 1, maxListRequest},
+	{KeyTxnOffsetCommit, "TxnOffsetCommit", 0, 5, 0, 3, maxListRequest},
 	{KeyDescribeConfigs, "DescribeConfigs", 1, 4, 1, 4, maxListRequest},
 	{KeyAlterConfigs, "AlterConfigs", 0, 2, 0, 2, maxListRequest},
 	{KeyDescribeLogDirs, "DescribeLogDirs", 1, 4, 1, 2, maxListRequest},
@@ -112,6 +125,8 @@ var served = [...]API{
 	{KeyDescribeCluster, "DescribeCluster", 0, 2, 0, 0, maxSmallRequest},
 	{KeyDescribeProducers, "DescribeProducers", 0, 0, 0, 0, maxListRequest},
 	{KeyUnregisterBroker, "UnregisterBroker", 0, 0, 0, 0, maxSmallRequest},
+	{KeyDescribeTransactions, "DescribeTransactions", 0, 0, 0, 0, maxListRequest},
+	{KeyListTransactions, "ListTransactions", 0, 2, 0, 0, maxListRequest},
 	{KeyConsumerGroupHeartbeat, "ConsumerGroupHeartbeat", 0, 1, 0, 0, maxListRequest},
 	{KeyConsumerGroupDescribe, "ConsumerGroupDescribe", 0, 1, 0, 0, maxListRequest},
 	{KeyListConfigResources, "ListConfigResources", 0, 1, 0, 0, maxSmallRequest},
