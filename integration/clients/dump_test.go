@@ -12,6 +12,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/twmb/franz-go/pkg/kgo"
+
 	"github.com/firnlog/firn/integration/process"
 )
 
@@ -251,3 +253,67 @@ func size(field []byte) int {
 	}
 	return len(field)
 }
+
+// TestKafkasDumpToolReadsTransactions has a client commit and abort, over several segments, and Kafka's tool read the
+// markers and the transaction indexes.
+func TestKafkasDumpToolReadsTransactions(t *testing.T) {
+	t.Parallel()
+	node := process.Serve(t, process.Options{})
+	node.CreateTopic("a", 1, "retention.ms=-1")
+	node.CLI("topic", "alter", "a", "-c", "internal.segment.bytes=400").Output(t)
+	client, err := kgo.NewClient(kgo.SeedBrokers(node.Kafka), kgo.TransactionalID("t"), kgo.DefaultProduceTopic("a"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	var want []string // endings, in order
+	for i := range 6 {
+		end, kind := kgo.TryCommit, "COMMIT"
+		if i%2 == 1 {
+			end, kind = kgo.TryAbort, "ABORT"
+		}
+		if err := client.BeginTransaction(); err != nil {
+			t.Fatal(err)
+		}
+		if err := client.ProduceSync(t.Context(), kgo.StringRecord("x"), kgo.StringRecord("y")).FirstErr(); err != nil {
+			t.Fatal(err)
+		}
+		if err := client.EndTransaction(t.Context(), end); err != nil {
+			t.Fatal(err)
+		}
+		want = append(want, kind)
+	}
+	node.Stop()
+	folder := filepath.Join(node.Dir, "log", "a-0")
+	files, err := filepath.Glob(filepath.Join(folder, "*.log"))
+	if err != nil || len(files) < 3 {
+		t.Fatalf("%d segments, %v", len(files), err)
+	}
+	indexes, err := filepath.Glob(filepath.Join(folder, "*.txnindex"))
+	if err != nil || len(indexes) == 0 {
+		t.Fatalf("%d transaction indexes, %v", len(indexes), err)
+	}
+	files = append(files, indexes...)
+	result := runTools(t, []toolCall{{
+		Tool: "DumpLogSegments", Args: []string{"--deep-iteration", "--files", strings.Join(files, ",")},
+	}})[0]
+	var endings, aborted []string
+	for _, file := range files {
+		for _, line := range dumped(t, files, "--deep-iteration", result)[file] {
+			if found := dumpedMarker.FindStringSubmatch(line); found != nil {
+				endings = append(endings, found[1])
+			}
+			if found := dumpedAborted.FindStringSubmatch(line); found != nil {
+				aborted = append(aborted, found[1])
+			}
+		}
+	}
+	if !slices.Equal(endings, want) || len(aborted) != 3 {
+		t.Errorf("endings %q and aborted %q in\n%s", endings, aborted, result.Stdout)
+	}
+}
+
+var (
+	dumpedMarker  = regexp.MustCompile(`endTxnMarker: (\w+) coordinatorEpoch: \d+`)
+	dumpedAborted = regexp.MustCompile(`^version: 0 producerId: \d+ (firstOffset: \d+ lastOffset: \d+ lastStableOffset: \d+)$`)
+)
