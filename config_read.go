@@ -14,7 +14,6 @@ import (
 	"github.com/firnlog/firn/broker/record"
 	"github.com/firnlog/firn/broker/server"
 	"github.com/firnlog/firn/broker/txn"
-	"github.com/firnlog/firn/broker/txn"
 	"github.com/firnlog/firn/internal/config"
 	"github.com/firnlog/firn/internal/kafka"
 )
@@ -50,7 +49,7 @@ func (r *reader) config() Config {
 			AutoCreate:               r.boolean("auto.create.topics.enable"),
 			DeleteEnable:             r.boolean("delete.topic.enable"),
 		},
-		Groups: r.groups(), Transactions: r.transactions(),
+		Groups: r.groups(),
 		Transactions: txn.Config{
 			MaxTimeout:     r.milliseconds("transaction.max.timeout.ms"),
 			AbortInterval:  r.milliseconds("transaction.abort.timed.out.transaction.cleanup.interval.ms"),
@@ -151,15 +150,6 @@ func (r *reader) groups() group.Config {
 		MaxMetadataLength:      int(r.int("offset.metadata.max.bytes")),
 		OffsetsRetention:       time.Duration(r.int("offsets.retention.minutes")) * time.Minute,
 		RetentionCheckInterval: r.milliseconds("offsets.retention.check.interval.ms"),
-	}
-}
-
-func (r *reader) transactions() txn.Config {
-	return txn.Config{
-		MaxTimeout:     r.milliseconds("transaction.max.timeout.ms"),
-		AbortInterval:  r.milliseconds("transaction.abort.timed.out.transaction.cleanup.interval.ms"),
-		Expiration:     r.milliseconds("transactional.id.expiration.ms"),
-		RemoveInterval: r.milliseconds("transaction.remove.expired.transaction.cleanup.interval.ms"),
 	}
 }
 
