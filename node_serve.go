@@ -133,7 +133,8 @@ func (n *Node) openServers(ctx context.Context) error {
 	if err := n.register(ctx, n.endpoints(addresses)); err != nil {
 		return errors.Join(err, n.server.Close(), httpListener.Close())
 	}
-	n.deps.Registry.MustRegister(newNodeCollector(n), collectors.NewGoCollector(),
+	n.deps.Registry.MustRegister(newNodeCollector(n),
+		newLagCollector(n.groups, ledPartitions{n.replicas}, n.config.Metrics.MaxPartitions), collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	n.admin = admin.New(admin.Options{
 		Logger: n.logger, Gatherer: n.deps.Registry, Metadata: n.meta, Logs: n.logs.Log,

@@ -52,21 +52,28 @@ func (c *Coordinator) summaries() (map[string]machine.Summary, error) {
 	}
 	all := map[string]machine.Summary{}
 	for _, shard := range shards {
-		stored, err := storedGroups(shard)
-		if err != nil {
-			return nil, err
-		}
-		shard.Lock()
-		if err = shard.Serving(); err == nil {
-			shard.State.(*registry).summarize(stored)
-		}
-		shard.Unlock()
+		stored, err := summarizeShard(shard)
 		if err != nil {
 			return nil, err
 		}
 		maps.Copy(all, stored)
 	}
 	return all, nil
+}
+
+// summarizeShard describes the groups of one journal by name.
+func summarizeShard(shard *coordinator.Shard) (map[string]machine.Summary, error) {
+	stored, err := storedGroups(shard)
+	if err != nil {
+		return nil, err
+	}
+	shard.Lock()
+	defer shard.Unlock()
+	if err := shard.Serving(); err != nil {
+		return nil, err
+	}
+	shard.State.(*registry).summarize(stored)
+	return stored, nil
 }
 
 // summarize puts what is in memory in the place of what the view has.

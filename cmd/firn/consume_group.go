@@ -303,7 +303,7 @@ func (m *membership) withoutPassing(fetches kgo.Fetches) (kgo.Fetches, error) {
 		}
 		for _, fatal := range []error{kerr.GroupAuthorizationFailed, kerr.TopicAuthorizationFailed, kerr.FencedInstanceID,
 			kerr.InvalidGroupID, kerr.InconsistentGroupProtocol, kerr.GroupMaxSizeReached, kerr.InvalidSessionTimeout,
-			kerr.UnreleasedInstanceID} {
+			kerr.UnreleasedInstanceID, kerr.UnsupportedVersion} {
 			if errors.Is(failed, fatal) {
 				return nil, fmt.Errorf("group %s: %w", m.request.group, failed.Err)
 			}

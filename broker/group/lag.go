@@ -1,0 +1,42 @@
+package group
+
+import (
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/firnlog/firn/broker/coordinator"
+	"github.com/firnlog/firn/broker/group/records"
+	"github.com/firnlog/firn/internal/kafka"
+)
+
+// EachGroup visits the groups of the journals that this broker serves, in no order, with the number of their members.
+// What is still being loaded is left out: metrics show it at the next scrape.
+func (c *Coordinator) EachGroup(visit func(group string, members int)) error {
+	return c.eachShard(func(shard *coordinator.Shard) error {
+		summaries, err := summarizeShard(shard)
+		for group, summary := range summaries {
+			visit(group, summary.Members)
+		}
+		return err
+	})
+}
+
+// EachOffset visits the offsets that those groups have committed.
+func (c *Coordinator) EachOffset(visit func(group string, tp kafka.TopicPartition, offset int64)) error {
+	return c.eachShard(func(shard *coordinator.Shard) error {
+		return eachOffset(shard, records.Prefix(records.OffsetCommit),
+			func(key records.Key, _ []byte, value *kmsg.OffsetCommitValue) error {
+				visit(key.Group, kafka.TopicPartition{Topic: key.Topic, Partition: key.Partition}, value.Offset)
+				return nil
+			})
+	})
+}
+
+func (c *Coordinator) eachShard(visit func(*coordinator.Shard) error) error {
+	shards, _ := c.runtime.Shards()
+	for _, shard := range shards {
+		if err := visit(shard); err != nil {
+			return err
+		}
+	}
+	return nil
+}
