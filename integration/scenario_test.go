@@ -281,8 +281,15 @@ func (s *scenario) context() context.Context {
 // client is a client on the client's host. It is closed at the end of the scenario.
 func (s *scenario) client(options ...kgo.Opt) *kgo.Client {
 	s.t.Helper()
+	client := try(kgo.NewClient(s.options(options...)...)).orFail(s.t)
+	s.t.Cleanup(client.Close)
+	return client
+}
+
+// options are those of a client on the client's host.
+func (s *scenario) options(options ...kgo.Opt) []kgo.Opt {
 	host := s.network.Host(clientHost)
-	client := try(kgo.NewClient(append([]kgo.Opt{
+	return append([]kgo.Opt{
 		kgo.SeedBrokers(brokerAddress),
 		kgo.Dialer(func(ctx context.Context, _, address string) (net.Conn, error) { return host.Dial(ctx, address) }),
 		kgo.RecordPartitioner(kgo.ManualPartitioner()),
@@ -290,9 +297,7 @@ func (s *scenario) client(options ...kgo.Opt) *kgo.Client {
 		kgo.WithDecompressor(decompressor{kgo.DefaultDecompressor()}),
 		kgo.WithLogger(kgo.BasicLogger(s.t.Output(), kgo.LogLevelInfo, nil)),
 		kgo.MetadataMinAge(100 * time.Millisecond),
-	}, options...)...)).orFail(s.t)
-	s.t.Cleanup(client.Close)
-	return client
+	}, options...)
 }
 
 // decompressor is the client's own but for zstd: a finalizer, which runs outside the bubble, would close the decoder,

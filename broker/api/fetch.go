@@ -148,7 +148,7 @@ func (c *fetchCall) finish() *wire.Response {
 			results[i].Release()
 			continue
 		}
-		c.answers = append(c.answers, c.answer(i, wanted, &results[i]))
+		c.answers = append(c.answers, c.answer(wanted, &results[i]))
 		if p != nil {
 			if entry != nil {
 				entry.topic = p.TopicPartition().Topic
@@ -195,7 +195,7 @@ func (c *fetchCall) encode() *wire.Response {
 	return response
 }
 
-func (c *fetchCall) answer(i int, wanted *fetchPartition, result *replica.FetchResult) wire.FetchPartitionResponse {
+func (c *fetchCall) answer(wanted *fetchPartition, result *replica.FetchResult) wire.FetchPartitionResponse {
 	answer := wire.FetchPartitionResponse{
 		Partition:            wanted.partition,
 		ErrorCode:            kafka.CodeOf(result.Err),
@@ -218,7 +218,7 @@ func (c *fetchCall) answer(i int, wanted *fetchPartition, result *replica.FetchR
 	}
 	switch answer.ErrorCode {
 	case kafka.NotLeaderOrFollower, kafka.FencedLeaderEpoch:
-		if wanted := &c.wanted[i]; c.version >= fetchLeaderHintsFrom {
+		if c.version >= fetchLeaderHintsFrom {
 			topic := c.handlers.namedTopic(wanted.topic, wanted.id)
 			answer.CurrentLeader = c.hints.hint(c.handlers, c.conn, topic, wanted.partition)
 		}

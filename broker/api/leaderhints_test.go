@@ -74,3 +74,23 @@ func TestLeaderHints(t *testing.T) {
 		}
 	}
 }
+
+// A session that goes on hears of the leader, too: it names none of its partitions again.
+func TestLeaderHintsInASession(t *testing.T) {
+	n := newTestNode(t, nil)
+	id := n.createTopic("a", 1)
+	req := fetchRequest("a", id, 0)
+	req.Topics[0].Partitions[0].CurrentLeaderEpoch, req.SessionEpoch = 0, 0
+	session := ask[*kmsg.FetchResponse](n, req, 18).SessionID
+	n.bumpEpoch()
+	req.Topics, req.SessionID, req.SessionEpoch = nil, session, 1
+	resp := ask[*kmsg.FetchResponse](n, req, 18)
+	if len(resp.Topics) != 1 {
+		t.Fatalf("%+v", resp)
+	}
+	p := resp.Topics[0].Partitions[0]
+	if kafka.Errno(p.ErrorCode) != kafka.FencedLeaderEpoch || p.CurrentLeader.LeaderID != int32(testBroker) ||
+		p.CurrentLeader.LeaderEpoch != 1 {
+		t.Errorf("%v, leader %+v", kafka.Errno(p.ErrorCode), p.CurrentLeader)
+	}
+}
