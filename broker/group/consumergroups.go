@@ -2,6 +2,7 @@ package group
 
 import (
 	"crypto/rand"
+	"errors"
 	"fmt"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -19,8 +20,7 @@ import (
 func (c *Coordinator) ConsumerHeartbeat(request *kmsg.ConsumerGroupHeartbeatRequest, client machine.Client) *Answer {
 	refuse := func(err error) kmsg.Response {
 		response := kmsg.NewPtrConsumerGroupHeartbeatResponse()
-		problem := err.Error()
-		response.ErrorCode, response.ErrorMessage = int16(errorCode(err)), &problem
+		response.ErrorCode, response.ErrorMessage = int16(errorCode(err)), problem(err)
 		return response
 	}
 	settings := c.options.Config.Consumer
@@ -49,6 +49,16 @@ func noConsumerGroup(id string) error {
 	return fmt.Errorf("group %q is not a group of the consumer protocol: %w", id, kafka.GroupIDNotFound)
 }
 
+// problem says in words what an error is, unless it is only a code: for that the client has words of its own.
+func problem(err error) *string {
+	var bare kafka.Errno
+	if errors.As(err, &bare) && err == error(bare) {
+		return nil
+	}
+	text := err.Error()
+	return &text
+}
+
 // newMemberID draws a random id for a member that brings none.
 func newMemberID() string {
 	var id kafka.UUID
@@ -61,9 +71,11 @@ func newMemberID() string {
 func (c *Coordinator) ConsumerDescribe(id string) *Answer {
 	refuse := func(err error) kmsg.Response {
 		described := kmsg.NewConsumerGroupDescribeResponseGroup()
-		problem := err.Error()
-		described.Group, described.ErrorCode, described.ErrorMessage = id, int16(errorCode(err)), &problem
+		described.Group, described.ErrorCode, described.ErrorMessage = id, int16(errorCode(err)), problem(err)
 		return describedConsumers(described)
+	}
+	if id == "" {
+		return coordinator.Resolved(refuse(kafka.InvalidGroupID))
 	}
 	return c.serve(id, refuse, func(t turn) (machine.Step, error) {
 		group, ok := t.slot.group.(*consumer.Group)

@@ -40,25 +40,25 @@ func (b *bench) expectCode(what string, code int16, want kafka.Errno) {
 
 func TestAConsumerGroupComesWithItsFirstMemberAndOutlivesTheBroker(t *testing.T) {
 	inBubble(t, func(b *bench) {
-		b.expectCode("no group", b.beat("g", "m", 1).ErrorCode, kafka.GroupIDNotFound)
+		b.expectCode("no group", b.beat("g", "m", 2).ErrorCode, kafka.GroupIDNotFound)
 		b.expectCode("leaving none", b.beat("g", "m", -1).ErrorCode, kafka.GroupIDNotFound)
 		b.expectCode("describing none", b.describeConsumers("g").ErrorCode, kafka.GroupIDNotFound)
 		if groups := b.groups(); len(groups) > 0 {
 			t.Errorf("groups that nobody has made: %v", groups)
 		}
 		joined := b.beat("g", "m", 0)
-		if joined.ErrorCode != 0 || joined.MemberEpoch != 1 || len(joined.Assignment.Topics[0].Partitions) != 3 {
+		if joined.ErrorCode != 0 || joined.MemberEpoch != 2 || len(joined.Assignment.Topics[0].Partitions) != 3 {
 			t.Fatalf("joined: %+v", joined)
 		}
 		b.restart()
-		b.expectCode("afterwards", b.beat("g", "m", 1).ErrorCode, kafka.None)
+		b.expectCode("afterwards", b.beat("g", "m", 2).ErrorCode, kafka.None)
 		described := b.describeConsumers("g")
 		if described.State != "Stable" || len(described.Members) != 1 || described.Members[0].ClientHost != "/host" {
 			t.Errorf("described: %+v", described)
 		}
 		b.expectCode("with a member", int16(b.delete("g")), kafka.NonEmptyGroup)
 		time.Sleep(time.Minute) // it is silent for longer than its session
-		b.expectCode("too late", b.beat("g", "m", 1).ErrorCode, kafka.UnknownMemberID)
+		b.expectCode("too late", b.beat("g", "m", 2).ErrorCode, kafka.UnknownMemberID)
 		b.restart()
 		if state := b.describeConsumers("g").State; state != "Empty" {
 			t.Errorf("the group is %s", state)
@@ -75,7 +75,7 @@ func TestAConsumerGroupIsWhatItsJournalSays(t *testing.T) {
 		b.journal.refused = kafka.NotEnoughReplicas
 		b.expectCode("refused", b.beat("g", "m", 0).ErrorCode, kafka.CoordinatorNotAvailable)
 		b.journal.refused = nil
-		b.expectCode("there is no group", b.beat("g", "m", 1).ErrorCode, kafka.GroupIDNotFound)
+		b.expectCode("there is no group", b.beat("g", "m", 2).ErrorCode, kafka.GroupIDNotFound)
 
 		b.journal.hold()
 		waiting := b.sendBeat("g", "m", 0)
@@ -91,8 +91,8 @@ func TestAConsumerGroupIsWhatItsJournalSays(t *testing.T) {
 		b.expectCode("another is refused", b.beat("g", "other", 0).ErrorCode, kafka.CoordinatorNotAvailable)
 		b.expectCode("leaving is refused", b.beat("g", "m", -1).ErrorCode, kafka.CoordinatorNotAvailable)
 		b.journal.refused = nil
-		b.expectCode("it is still there", b.beat("g", "m", 1).ErrorCode, kafka.None)
-		if described := b.describeConsumers("g"); len(described.Members) != 1 || described.Epoch != 1 {
+		b.expectCode("it is still there", b.beat("g", "m", 2).ErrorCode, kafka.None)
+		if described := b.describeConsumers("g"); len(described.Members) != 1 || described.Epoch != 2 {
 			t.Errorf("described: %+v", described)
 		}
 	})
@@ -103,7 +103,7 @@ func TestCommitsOfConsumerMembers(t *testing.T) {
 	inBubble(t, func(b *bench) {
 		b.beat("g", "m", 0)
 		request := commitRequest("g", a(0, 5))
-		request.MemberID, request.Generation = "m", 1
+		request.MemberID, request.Generation = "m", 2
 		b.expectCode("in its epoch", int16(b.commit(request)[0]), kafka.None)
 		request = commitRequest("g", a(0, 6))
 		request.MemberID, request.Generation = "m", 7

@@ -13,8 +13,16 @@ import (
 	"github.com/firnlog/firn/integration/launch"
 )
 
-// startKafka runs one node of Apache Kafka until the test ends and returns where it serves. What it would set is in the
-// answers of DescribeConfigs, and in the table of differences.
+// coordinators are set for both brokers: Kafka makes the topics of its coordinators on three brokers or not at all, and
+// takes its time for many partitions.
+var coordinators = []string{
+	"offsets.topic.replication.factor=1", "offsets.topic.num.partitions=5",
+	"transaction.state.log.replication.factor=1", "transaction.state.log.min.isr=1",
+	"transaction.state.log.num.partitions=5",
+}
+
+// startKafka runs one node of Apache Kafka until the test ends and returns where it serves. What else it would set is in
+// the answers of DescribeConfigs, and in the table of differences.
 func startKafka(t *testing.T) *peer {
 	t.Helper()
 	lib := os.Getenv("FIRN_KAFKA_LIB")
@@ -28,7 +36,8 @@ func startKafka(t *testing.T) *peer {
 	kafka := launch.Kafka{
 		Lib: lib, Dir: t.TempDir(), CPU: launch.AnyCPU,
 		// It lives for a minute: what makes it fast later would make it slow now.
-		Java: []string{"-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto", "-Xmx768m"},
+		Java:     []string{"-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto", "-Xmx768m"},
+		Settings: coordinators,
 	}
 	broker, err := kafka.Start(t.Context())
 	if err != nil {
@@ -40,12 +49,13 @@ func startKafka(t *testing.T) *peer {
 	return p
 }
 
-// startFirn runs a node of firn in this process, with nothing set but where it listens and keeps its data.
+// startFirn runs a node of firn in this process, with nothing else set but where it listens and keeps its data.
 func startFirn(t *testing.T) *peer {
 	t.Helper()
 	cfg, err := firn.LoadConfig(firn.Sources{
 		DataDir: t.TempDir(),
-		Set:     []string{"node.id=1", "listeners=PLAINTEXT://127.0.0.1:0", "firn.http.listener=127.0.0.1:0"},
+		Set: append([]string{"node.id=1", "listeners=PLAINTEXT://127.0.0.1:0", "firn.http.listener=127.0.0.1:0"},
+			coordinators...),
 	})
 	if err != nil {
 		t.Fatal(err)

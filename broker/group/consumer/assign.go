@@ -21,7 +21,7 @@ func (c *change) assign() {
 			c.setTarget(id, target[id])
 		}
 	}
-	c.setTargetEpoch()
+	c.setTargetEpoch(c.now.UnixMilli())
 }
 
 // nextAssignment is from when on there may be another target.

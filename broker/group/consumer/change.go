@@ -159,10 +159,10 @@ func (c *change) setTarget(memberID string, target assignor.Assignment) {
 	c.write(c.memberKey(records.ConsumerTargetMember, memberID), value.Append(nil))
 }
 
-// setTargetEpoch records that the target is that of the current epoch.
-func (c *change) setTargetEpoch() {
+// setTargetEpoch records that the target is that of the current epoch, and when it was computed.
+func (c *change) setTargetEpoch(at int64) {
 	set(c, &c.targetEpoch, c.epoch)
-	set(c, &c.targetAt, c.now.UnixMilli())
+	set(c, &c.targetAt, at)
 	value := records.ConsumerTargetValue{Epoch: c.targetEpoch, TimestampMs: c.targetAt}
 	c.write(c.key(records.ConsumerTarget), value.Append(nil))
 }

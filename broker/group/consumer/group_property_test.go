@@ -114,8 +114,9 @@ func (w *world) leave(c *client) {
 
 // heartbeatOf sends what a client has to say. If the answer gets lost it says the same again later.
 func (w *world) heartbeatOf(c *client, lost bool) {
+	regex := c.regex // which may change, the request may not
 	request := &kmsg.ConsumerGroupHeartbeatRequest{
-		MemberEpoch: c.epoch, SubscribedTopicNames: c.topics, SubscribedTopicRegex: &c.regex,
+		MemberEpoch: c.epoch, SubscribedTopicNames: c.topics, SubscribedTopicRegex: &regex,
 		RebalanceTimeoutMillis: 10_000, Topics: c.held.list(),
 	}
 	response, err := w.send(c, request, lost)

@@ -212,6 +212,9 @@ func subscriptionDiffers(before, after *member) bool {
 	return before.regex() != after.regex() || !slices.Equal(before.subscription.Topics, after.subscription.Topics)
 }
 
+// firstEpoch is that of a group's first member. In epoch 1, as Kafka 4.4 counts, nobody has been assigned anything.
+const firstEpoch = 2
+
 // update records a member that has changed, and what follows for the group: its expressions, its epoch, its target.
 func (c *change) update(before, after *member) error {
 	topics := c.topics()
@@ -224,7 +227,7 @@ func (c *change) update(before, after *member) error {
 	c.forgetExpressions()
 	bump := c.refresh(topics)
 	if bump || c.epoch == 0 || subscriptionDiffers(before, after) {
-		c.setEpoch(c.epoch+1, c.hash(topics))
+		c.setEpoch(max(c.epoch+1, firstEpoch), c.hash(topics))
 	} else if topics != c.hashed {
 		if hash := c.hash(topics); hash != c.metadataHash {
 			c.setEpoch(c.epoch+1, hash)

@@ -42,7 +42,7 @@ type member struct {
 }
 
 func newMember(id string) *member {
-	return &member{id: id, subscription: records.ConsumerMemberValue{RebalanceTimeoutMs: -1}}
+	return &member{id: id, subscription: records.ConsumerMemberValue{Regex: new(string), RebalanceTimeoutMs: -1}}
 }
 
 // with returns a member that differs in what change says.

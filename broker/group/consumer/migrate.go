@@ -77,9 +77,7 @@ func (c *change) takeOver(from *classic.Group) error {
 		c.then(func() { c.expectWithin(m.id, c.sessionTimeout(m)) })
 	}
 	c.setEpoch(generation, c.hash(topics))
-	set(c, &c.targetEpoch, generation)
-	target := records.ConsumerTargetValue{Epoch: generation}
-	c.write(c.key(records.ConsumerTarget), target.Append(nil))
+	c.setTargetEpoch(0)
 	return nil
 }
 
@@ -112,7 +110,8 @@ func fromClassic(topics Topics, consumer classic.Consumer, generation int32) (*m
 		subscription: records.ConsumerMemberValue{
 			InstanceID: consumer.InstanceID, RackID: subscription.Rack,
 			ClientID: consumer.Client.ID, ClientHost: consumer.Client.Host,
-			Topics: nameSet(subscription.Topics), RebalanceTimeoutMs: int32(consumer.RebalanceTimeout.Milliseconds()),
+			Topics: nameSet(subscription.Topics), Regex: new(string),
+			RebalanceTimeoutMs: int32(consumer.RebalanceTimeout.Milliseconds()),
 			Classic: &records.ClassicMember{
 				SessionTimeoutMs: int32(consumer.SessionTimeout.Milliseconds()), Protocols: consumer.Protocols,
 			},
