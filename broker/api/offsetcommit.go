@@ -33,11 +33,14 @@ func (h *Handlers) offsetCommit(_ context.Context, req *wire.Request) wire.Reply
 }
 
 // splitCommit takes what exists out of a commit, each topic with its name and its id, and makes the answer with the
-// errors of what does not.
+// errors of what does not. As for Kafka a topic without partitions is not answered.
 func (h *Handlers) splitCommit(request *kmsg.OffsetCommitRequest) (
 	known *kmsg.OffsetCommitRequest, whole *kmsg.OffsetCommitResponse,
 ) {
 	img := h.options.Metadata.Image()
+	request.Topics = slices.DeleteFunc(request.Topics, func(topic kmsg.OffsetCommitRequestTopic) bool {
+		return !hasCommits(topic)
+	})
 	known, whole = new(kmsg.OffsetCommitRequest), group.CommitRefused(request, kafka.None)
 	*known = *request
 	known.Topics = nil
