@@ -62,13 +62,13 @@ type coordinatorLoad struct {
 	bytes   int64  // that one of it counts as
 	clients int
 	// client makes the client with a number, and what it does once.
-	client func(r *running, number int, topic string) (*kgo.Client, func(context.Context) error, error)
+	client func(r *running, number int, topic kadm.TopicDetail) (*kgo.Client, func(context.Context) error, error)
 }
 
 func commitLoad() coordinatorLoad {
 	return coordinatorLoad{
 		journal: "__consumer_offsets", bytes: bytesOfCommit, clients: committers,
-		client: func(r *running, number int, topic string) (*kgo.Client, func(context.Context) error, error) {
+		client: func(r *running, number int, topic kadm.TopicDetail) (*kgo.Client, func(context.Context) error, error) {
 			client, err := kgo.NewClient(kgo.SeedBrokers(r.Address))
 			offset := int64(0)
 			return client, func(ctx context.Context) error {
@@ -79,13 +79,13 @@ func commitLoad() coordinatorLoad {
 	}
 }
 
-func commitOnce(ctx context.Context, client *kgo.Client, group, topic string, offset int64) error {
+func commitOnce(ctx context.Context, client *kgo.Client, group string, topic kadm.TopicDetail, offset int64) error {
 	request := kmsg.NewPtrOffsetCommitRequest()
 	request.Group, request.Generation = group, -1
 	partition := kmsg.NewOffsetCommitRequestTopicPartition()
 	partition.Offset = offset
 	request.Topics = []kmsg.OffsetCommitRequestTopic{{
-		Topic: topic, Partitions: []kmsg.OffsetCommitRequestTopicPartition{partition},
+		Topic: topic.Topic, TopicID: topic.ID, Partitions: []kmsg.OffsetCommitRequestTopicPartition{partition},
 	}}
 	answer, err := request.RequestWith(ctx, client)
 	if err != nil {
@@ -104,9 +104,9 @@ func commitOnce(ctx context.Context, client *kgo.Client, group, topic string, of
 func transactionLoad() coordinatorLoad {
 	return coordinatorLoad{
 		journal: "__transaction_state", bytes: bytesOfTransaction, clients: transactioners,
-		client: func(r *running, number int, topic string) (*kgo.Client, func(context.Context) error, error) {
+		client: func(r *running, number int, topic kadm.TopicDetail) (*kgo.Client, func(context.Context) error, error) {
 			client, err := kgo.NewClient(kgo.SeedBrokers(r.Address), kgo.TransactionalID("bench-"+strconv.Itoa(number)),
-				kgo.DefaultProduceTopic(topic), kgo.ProducerLinger(0), kgo.RecordPartitioner(kgo.ManualPartitioner()))
+				kgo.DefaultProduceTopic(topic.Topic), kgo.ProducerLinger(0), kgo.RecordPartitioner(kgo.ManualPartitioner()))
 			value := make([]byte, 1<<10)
 			return client, func(ctx context.Context) error {
 				if err := client.BeginTransaction(); err != nil {
@@ -155,10 +155,14 @@ func (b *bench) coordinatorSide(ctx context.Context, kind brokerKind, class stri
 	if err != nil {
 		return side{}, nil, err
 	}
+	topics, err := r.admin.ListTopics(ctx, topic)
+	if err != nil {
+		return side{}, nil, err
+	}
 	clients := make([]*kgo.Client, load.clients)
 	steps := make([]func(context.Context) error, load.clients)
 	for i := range clients {
-		clients[i], steps[i], err = load.client(r, i, topic)
+		clients[i], steps[i], err = load.client(r, i, topics[topic])
 		if err == nil { // the first of them makes the journal
 			err = eventually(ctx, time.Minute, steps[i])
 		}
