@@ -73,17 +73,17 @@ func TestRowsOfTheCatalogueAreHeld(t *testing.T) {
 		}
 		held[id] = cells[3]
 		count[cells[1]]++
-		if !regexp.MustCompile("`(Test\\w+|\\w+\\.txt)`|\\bwaits? for (a second broker|groups|transactions|compaction)").
+		if !regexp.MustCompile("`(Test\\w+|\\w+\\.txt)`|\\bwaits? for (a second broker|groups|transactions|compaction|security)").
 			MatchString(cells[3]) {
 			t.Errorf("%s has no test, and docs/cases.md does not say what it waits for", id)
 		}
 	}
-	want := map[string]int{"PR": 6, "PD": 11, "FE": 10, "OF": 14, "ME": 11, "AD": 5, "CL": 10, "CR": 9}
+	want := map[string]int{"PR": 6, "PD": 11, "FE": 10, "OF": 14, "ME": 11, "AD": 5, "CL": 10, "CR": 9, "GR": 9, "MX": 7}
 	if diff := cmp.Diff(want, count); diff != "" {
 		t.Errorf("rows in docs/cases.md (-want +got):\n%s", diff)
 	}
 	scenarios := map[string]bool{}
-	inName := regexp.MustCompile(`(?:_|Test|And|\d)((?:PR|PD|FE|OF|ME|AD|CL|CR)_?\d\d)`)
+	inName := regexp.MustCompile(`(?:_|Test|And|\d)((?:PR|PD|FE|OF|ME|AD|CL|CR|GR|MX)_?\d\d)`)
 	listed := func(name string) {
 		for _, carried := range inName.FindAllStringSubmatch(name, -1) {
 			if id := strings.Replace(carried[1], "_", "", 1); !strings.Contains(held[id], "`"+name+"`") {
@@ -98,10 +98,15 @@ func TestRowsOfTheCatalogueAreHeld(t *testing.T) {
 			}
 		}
 	}
-	files, err := filepath.Glob("broker/storage/testdata/scenarios/*.txt")
+	files, err := filepath.Glob("broker/*/testdata/scenarios/*.txt")
 	if err != nil {
 		t.Fatal(err)
 	}
+	groups, err := filepath.Glob("broker/group/*/testdata/scenarios/*.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	files = append(files, groups...)
 	for _, file := range files {
 		scenarios[filepath.Base(file)] = true
 		listed(filepath.Base(file))
