@@ -269,6 +269,8 @@ func TestRefused(t *testing.T) {
 		{"an advertised listener without a host", "advertised.listeners=PLAINTEXT://:9092", "needs a host and a port"},
 		{"an upload longer than its name", "firn.tier.upload.deadline.ms=900000", "must be less than"},
 		{"more ahead than memory", "firn.tier.read.ahead.bytes=999999999999", "must not exceed"},
+		{"an assignor that does not exist", "group.consumer.assignors=uniform,sticky", "must be one of uniform, range"},
+		{"no assignor", "group.consumer.assignors=", "at least one of uniform, range"},
 		{"an unknown flush policy", "firn.log.flush.policy=never", "must be one of auto, os, group"},
 		{"an HTTP listener without a port", "firn.http.listener=localhost", "firn.http.listener"},
 		{"logs beside the metadata", "log.dirs=/x metadata.log.dir=/x/", "/x is the place of two things"},

@@ -6,7 +6,7 @@ func brokerGroupRows() []row {
 		{"group.consumer.assignment.interval.ms", Int, "1000", ClusterWide, atLeast(0), Later,
 			"Steers groups of the consumer protocol (KIP-848)."},
 		{"group.consumer.assignor.offload.enable", Boolean, "true", ClusterWide, nil, NoEffect, ""},
-		{"group.consumer.assignors", List, "uniform,range", ReadOnly, nil, Acts,
+		{"group.consumer.assignors", List, "uniform,range", ReadOnly, someOf("uniform", "range"), Acts,
 			"Server-side assignors of the consumer protocol (KIP-848): uniform, range; the first is for " +
 				"members that name none."},
 		{"group.consumer.heartbeat.interval.ms", Int, "5000", ReadOnly, atLeast(1), Acts,

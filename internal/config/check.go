@@ -163,6 +163,16 @@ func listOf(words ...string) func(string) error {
 	}
 }
 
+// someOf allows lists of the given words that are not empty.
+func someOf(words ...string) func(string) error {
+	return func(value string) error {
+		if len(ParseList(value)) == 0 {
+			return fmt.Errorf("must have at least one of %s", strings.Join(words, ", "))
+		}
+		return listOf(words...)(value)
+	}
+}
+
 // notEmpty allows every text but the empty one.
 func notEmpty(value string) error {
 	if value == "" {
