@@ -17,12 +17,12 @@ import (
 )
 
 // startNode runs a broker of this process and returns its two addresses.
-func startNode(t *testing.T) (broker, http string) {
+func startNode(t *testing.T, settings ...string) (broker, http string) {
 	t.Helper()
-	cfg, err := node.LoadConfig(node.Sources{DataDir: t.TempDir(), Set: []string{
+	cfg, err := node.LoadConfig(node.Sources{DataDir: t.TempDir(), Set: append([]string{
 		"listeners=PLAINTEXT://127.0.0.1:0", "firn.http.listener=127.0.0.1:0",
 		"log.retention.check.interval.ms=100",
-	}})
+	}, settings...)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -272,6 +272,11 @@ func testCompactNote(t *testing.T, s shell) {
 		t.Errorf("described as\n%s", got)
 	}
 	s.ok(t, "", "topic create deleted")
+	s.ok(t, "x\n", "produce deleted --transactional-id t")
+	const capped = "note: 1 replica instead of transaction.state.log.replication.factor=3"
+	if got := s.ok(t, "", "topic describe __transaction_state"); !strings.Contains(got, capped) {
+		t.Errorf("described as\n%s", got)
+	}
 	if got := s.ok(t, "", "topic describe deleted"); strings.Contains(got, "note:") {
 		t.Errorf("described as\n%s", got)
 	}

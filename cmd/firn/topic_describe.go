@@ -115,6 +115,9 @@ func describeTopics(client *session, names []string) (*topicDescriptions, error)
 		if topic.compacted() && isFirn() {
 			topic.Notes = append(topic.Notes, "compact: not cleaned yet; this version of firn keeps every record of the topic")
 		}
+		if note := client.cappedNote(&topic); note != "" {
+			topic.Notes = append(topic.Notes, note)
+		}
 		described.Topics = append(described.Topics, topic)
 	}
 	return described, failures("topic", len(names), failed)
@@ -172,30 +175,53 @@ func (t *topicDescription) compacted() bool {
 // firnSetting is a broker setting that only firn has.
 const firnSetting = "firn.log.flush.policy"
 
-// isFirn tells whether the cluster is firn's: its brokers describe a setting that Kafka does not know, and a broker
-// answers only for the settings it has.
+// isFirn tells whether the cluster is firn's: its brokers describe a setting that Kafka does not know.
 func (s *session) isFirn() bool {
+	_, known := s.brokerSetting(firnSetting)
+	return known
+}
+
+// brokerSetting asks a broker for one of its settings; false if it does not have it.
+func (s *session) brokerSetting(name string) (value string, known bool) {
 	metadata, err := s.admin.BrokerMetadata(s.ctx)
 	if err != nil || len(metadata.Brokers) == 0 {
-		return false
+		return "", false
 	}
 	broker := metadata.Brokers[0].NodeID
 	request := kmsg.NewPtrDescribeConfigsRequest()
 	resource := kmsg.NewDescribeConfigsRequestResource()
 	resource.ResourceType = kmsg.ConfigResourceTypeBroker
 	resource.ResourceName = strconv.Itoa(int(broker))
-	resource.ConfigNames = []string{firnSetting}
+	resource.ConfigNames = []string{name}
 	request.Resources = append(request.Resources, resource)
 	response, err := request.RequestWith(s.ctx, s.Broker(int(broker)))
 	if err != nil {
-		return false
+		return "", false
 	}
 	for _, resource := range response.Resources {
 		for _, config := range resource.Configs {
-			if config.Name == firnSetting {
-				return true
+			if config.Name == name && config.Value != nil {
+				return *config.Value, true
 			}
 		}
 	}
-	return false
+	return "", false
+}
+
+// cappedNote says that a topic of a coordinator has fewer replicas than its setting asks for, because there were no more
+// brokers when it was made; empty if it has as many.
+func (s *session) cappedNote(topic *topicDescription) string {
+	setting, ok := map[string]string{
+		kafka.GroupMetadataTopic:    "offsets.topic.replication.factor",
+		kafka.TransactionStateTopic: "transaction.state.log.replication.factor",
+	}[topic.Topic]
+	if !ok {
+		return ""
+	}
+	value, _ := s.brokerSetting(setting)
+	if asked, err := strconv.Atoi(value); err != nil || asked <= topic.Replicas {
+		return ""
+	}
+	return fmt.Sprintf("%s instead of %s=%s, and min.insync.replicas no more than that: there were no more brokers "+
+		"when the topic was made", counted(topic.Replicas, "replica"), setting, value)
 }
