@@ -72,12 +72,18 @@ func (t turn) classicOrNone() (*classic.Group, *consumer.Group) {
 	return classic.New(t.slot.id, t.coordinator.options.Config.Classic, t.now), nil
 }
 
+// protocolNamedFrom is the version from which on SyncGroup has to name the protocol (KIP-559).
+const protocolNamedFrom = 5
+
 // Sync serves SyncGroup: the assignment of a member.
 func (c *Coordinator) Sync(request *kmsg.SyncGroupRequest) *Answer {
 	refuse := func(err error) kmsg.Response {
 		response := kmsg.NewPtrSyncGroupResponse()
 		response.ErrorCode = int16(errorCode(err))
 		return response
+	}
+	if request.Version >= protocolNamedFrom && (request.ProtocolType == nil || request.Protocol == nil) {
+		return coordinator.Resolved(refuse(kafka.InconsistentGroupProtocol))
 	}
 	if request.Group == "" {
 		return coordinator.Resolved(refuse(kafka.InvalidGroupID))

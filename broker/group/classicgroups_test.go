@@ -143,7 +143,7 @@ func TestGR04AGroupThatAllHaveLeftUnseenIsEmpty(t *testing.T) {
 		if code := b.heartbeat("g", joined); code != kafka.None {
 			t.Fatal(code)
 		}
-		time.Sleep(10 * time.Second)
+		time.Sleep(11 * time.Second)
 		if states := b.groups(); states["g"] != "Empty" {
 			t.Errorf("the group is %v", states)
 		}
@@ -306,6 +306,10 @@ func TestGroupsThatDoNotExistKnowNobody(t *testing.T) {
 					t.Errorf("%s of group %q is answered %v, want %v", what, group, code, want)
 				}
 			}
+		}
+		stranger.Protocol = nil
+		if code := b.sync("", stranger); code != kafka.InconsistentGroupProtocol {
+			t.Errorf("without a protocol: %v", code)
 		}
 		if states := b.groups(); len(states) > 0 {
 			t.Errorf("there are groups: %v", states)

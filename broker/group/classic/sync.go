@@ -10,9 +10,6 @@ import (
 	"github.com/firnlog/firn/internal/kafka"
 )
 
-// protocolNamedVersion is the first version of SyncGroup that has to name the protocol (KIP-559).
-const protocolNamedVersion = 5
-
 // Sync gives a member its assignment, once the leader has sent it and it is written.
 func (g *Group) Sync(now time.Time, waiter machine.Waiter, request *kmsg.SyncGroupRequest) machine.Step {
 	var step machine.Step
@@ -25,9 +22,6 @@ func (g *Group) Sync(now time.Time, waiter machine.Waiter, request *kmsg.SyncGro
 // syncGroup returns the answer, or nil if the waiter waits.
 func (g *Group) syncGroup(now time.Time, waiter machine.Waiter, request *kmsg.SyncGroupRequest, step *machine.Step,
 ) *kmsg.SyncGroupResponse {
-	if request.Version >= protocolNamedVersion && (request.ProtocolType == nil || request.Protocol == nil) {
-		return syncError(kafka.InconsistentGroupProtocol)
-	}
 	m, err := g.member(request.MemberID, request.InstanceID)
 	switch {
 	case err != nil:
