@@ -201,6 +201,10 @@ func (p *peer) text(path string, v reflect.Value) string {
 		return codeName(int16(v.Int()))
 	case "Topic", "Name", "ResourceName":
 		return shorten(strings.TrimPrefix(plain, p.prefix))
+	case "MemberID", "LeaderID":
+		if of, _, made := strings.Cut(plain, "-"); made && (of == "differential" || of == "x") {
+			return of + "-…" // what comes after the client's or the instance's name is random
+		}
 	case "Host":
 		return either(plain == host, "own", plain)
 	case "Port":

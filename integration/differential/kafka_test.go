@@ -16,7 +16,7 @@ import (
 // coordinators are set for both brokers: Kafka makes the topics of its coordinators on three brokers or not at all, and
 // takes its time for many partitions.
 var coordinators = []string{
-	"offsets.topic.replication.factor=1", "offsets.topic.num.partitions=5",
+	"group.initial.rebalance.delay.ms=0", "offsets.topic.replication.factor=1", "offsets.topic.num.partitions=5",
 	"transaction.state.log.replication.factor=1", "transaction.state.log.min.isr=1",
 	"transaction.state.log.num.partitions=5",
 }
