@@ -208,7 +208,7 @@ func (c *fetchCall) answer(wanted *fetchPartition, result *replica.FetchResult) 
 	if result.Hold != nil {
 		answer.Records.Hold = result.Hold
 	}
-	if c.isolation == replica.ReadCommitted || unknown(answer.ErrorCode) {
+	if c.isolation == replica.ReadCommitted && result.Err == nil || unknown(answer.ErrorCode) {
 		answer.AbortedTransactions = abortedIn(result)
 	}
 	if result.Diverging != nil {

@@ -149,7 +149,7 @@ func (c *produceCall) appendPartition(topics *wire.ProduceTopics, entries *wire.
 	}
 	verified := c.verifiedFor(p)
 	if verified.err != nil {
-		c.fail(answer, p, verified.err)
+		c.fail(answer, nil, verified.err) // the log was not asked
 		return p
 	}
 	appended, err := p.Append(entries.Records(), replica.AppendRequest{

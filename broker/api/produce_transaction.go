@@ -67,18 +67,20 @@ func (c *produceCall) verify(view *wire.ProduceView) error {
 
 // findTransaction looks for transactional batches, and begins a verification where their transaction is not open yet.
 func (c *produceCall) findTransaction(view *wire.ProduceView) (start transactionStart, transactional bool, err error) {
+	known := false // start.producer is
 	for topics := view.Topics(); topics.Next(); {
 		for entries := topics.Partitions(); entries.Next(); {
 			batch, found := transactionalBatch(entries.Records())
-			if !found {
+			transactional = transactional || found
+			if !found || !batch.HasProducerID() { // the append will say so
 				continue
 			}
 			producer := txn.Producer{ID: batch.ProducerID(), Epoch: batch.ProducerEpoch()}
-			if transactional && producer != start.producer {
+			if known && producer != start.producer {
 				return start, true, fmt.Errorf("the transactional records are of several producers: %w",
 					kafka.InvalidProducerIDMapping)
 			}
-			start.producer, transactional = producer, true
+			start.producer, known = producer, true
 			p, err := c.find(&topics, entries.Partition())
 			if err != nil {
 				continue // the append will say so
@@ -102,7 +104,7 @@ func transactionalBatch(data []byte) (record.Batch, bool) {
 		return nil, false
 	}
 	batch := record.Batch(data)
-	return batch, batch.Magic() == record.Magic && batch.IsTransactional() && batch.HasProducerID()
+	return batch, batch.Magic() == record.Magic && batch.IsTransactional()
 }
 
 // A producer may begin its next transaction before the last partition has the marker of the one before. Kafka waits as
