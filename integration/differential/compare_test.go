@@ -327,6 +327,9 @@ func batchesOf(data []byte) reflect.Value {
 		if next.TimestampType() == record.LogAppendTime {
 			one.MaxTimestamp = 0 // the broker's clock
 		}
+		if next.IsControl() {
+			one.BaseTimestamp, one.MaxTimestamp = 0, 0 // likewise
+		}
 		if next.VerifyCRC() != nil {
 			one.Damage = "wrong checksum"
 		}

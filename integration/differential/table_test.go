@@ -23,7 +23,6 @@ const (
 	wordsHelp       = "a person is told in words what is wrong; Kafka gives the code only"
 	atOnce          = "a topic is created before the answer; Kafka answers first, and the client asks again"
 	noELR           = "Kafka's eligible leader replicas set a cluster-wide min.insync.replicas; there are none here"
-	noTransactions  = "transactions are not served yet: their records are refused before anything else is looked at"
 	readAtStart     = "what is read at the start cannot change while the node runs"
 	ofTheTest       = "what a node of Kafka needs to be set, and where either keeps its data and listens"
 	wholeBatches    = "batches always go out whole; Kafka cuts the last one where the bytes end"
@@ -90,13 +89,13 @@ func recordDifferences() []difference {
 		{"Produce/codecs/* cut short", "*.ErrorCode", "UNKNOWN_SERVER_ERROR", "INVALID_RECORD", bugOfKafka},
 		{"Produce/codec corners/lz4 with the header checksum of old clients*", "*.ErrorCode", "UNKNOWN_SERVER_ERROR",
 			"INVALID_RECORD", bugOfKafka},
-		{"Produce/damaged batches/transactional without a producer", "*", "", "", noTransactions},
-		{"Produce/idempotent sequences/transactional", "*", "", "", noTransactions},
 		{"Produce/idempotent sequences/a negative epoch of an unknown producer", "*", "", "", strictRecords},
 		{"Produce/settings of the topic/LogAppendTime and the type set", "*.ErrorRecords[*]", "present", "absent",
 			"the batch as a whole is at fault, not each of its records"},
 		{"Produce/targets/the same partition twice", "*", "", "", duplicates},
 		{"Produce/targets/the same topic twice", "*", "", "", duplicates},
+		{"Fetch/committed and aborted records/*batch", "*.AbortedTransactions[1]", "present", "absent",
+			"those that overlap the records that are sent; Kafka knows where these end only roughly"},
 		{"Fetch/targets/the same partition twice", "*", "", "", duplicates},
 		{"Fetch/targets/as a replica that does not exist", "*", "", "", noOtherReplicas},
 		{"Fetch/offsets/an isolation level that does not exist", "*", "", "",
