@@ -74,6 +74,7 @@ type membership struct {
 
 	mu      sync.Mutex // guards the fields below
 	changes []assignmentChange
+	wake    context.CancelFunc             // ends the present poll
 	ends    map[kafka.TopicPartition]int64 // where partitions ended when they were first met
 }
 
@@ -85,7 +86,7 @@ type assignmentChange struct {
 
 func (c *consumeRequest) runAsMember(cmd *cobra.Command, brokers *brokerFlag, output recordOutput) error {
 	m := &membership{request: c, reading: newReading(nil, c.limit), owned: make(map[kafka.TopicPartition]bool),
-		ends: make(map[kafka.TopicPartition]int64),
+		ends: make(map[kafka.TopicPartition]int64), wake: func() {},
 		note: func(text string) { fmt.Fprintf(cmd.ErrOrStderr(), "firn: %s\n", text) }}
 	m.reading.output, m.reading.filter, m.reading.control = output, c.filter, c.control
 	m.reading.isolation = c.isolation
@@ -222,6 +223,21 @@ func (m *membership) change(change assignmentChange) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.changes = append(m.changes, change)
+	m.wake()
+}
+
+// poll waits for records, or for a change of the assignment: it may leave nothing to wait for.
+func (m *membership) poll() (kgo.Fetches, error) {
+	ctx, stop := context.WithCancel(m.client.ctx)
+	defer stop()
+	m.mu.Lock()
+	m.wake = stop
+	changed := len(m.changes) > 0
+	m.mu.Unlock()
+	if changed {
+		stop()
+	}
+	return poll(ctx, m.client)
 }
 
 // settle brings the reading up to date with the assignment.
@@ -262,7 +278,7 @@ func (m *membership) finished() bool {
 // brought records and the end of its turn.
 func (m *membership) consume(out *bufio.Writer) error {
 	for !m.finished() {
-		fetches, err := poll(m.client)
+		fetches, err := m.poll()
 		if err != nil {
 			return err
 		}

@@ -150,7 +150,7 @@ func (r *reading) finished() bool { return len(r.left) == 0 || r.limit == 0 }
 // consume prints what arrives until every partition is at its end or the limit is reached.
 func (r *reading) consume(client *session, out *bufio.Writer) error {
 	for !r.finished() {
-		fetches, err := poll(client)
+		fetches, err := poll(client.ctx, client)
 		if err != nil {
 			return err
 		}
@@ -171,8 +171,8 @@ func (r *reading) consume(client *session, out *bufio.Writer) error {
 }
 
 // poll waits for records, but not for ever.
-func poll(client *session) (kgo.Fetches, error) {
-	ctx, stop := context.WithTimeout(client.ctx, idleProbe)
+func poll(ctx context.Context, client *session) (kgo.Fetches, error) {
+	ctx, stop := context.WithTimeout(ctx, idleProbe)
 	defer stop()
 	fetches := client.PollFetches(ctx)
 	if client.ctx.Err() != nil {
