@@ -203,7 +203,7 @@ func (r *reader) short(name string) int16 {
 // codec reads the number of a codec.
 func (r *reader) codec(name string) record.Codec {
 	number := r.int(name)
-	codec := record.Codec(number) //nolint:gosec // compared with the number below
+	codec := record.Codec(number)
 	if int32(codec) != number || !codec.Known() {
 		r.failAt(name, fmt.Errorf("must be the number of a codec, 0 for none up to 4 for zstd, not %d", number))
 		return record.None

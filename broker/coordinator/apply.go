@@ -17,7 +17,6 @@ type applier struct {
 	changes []Change
 	dropped [][]byte // record keys whose staged records are removed by the changes
 	end     int64    // the journal offset that is reached with the changes
-	applied int      // records, for the metrics
 }
 
 // apply takes whole batches of the journal, in order, from the applied offset on.
@@ -56,7 +55,6 @@ func (a *applier) batch(batch record.Batch) error {
 		if r.Key == nil || a.records.Offset() < a.view.applied {
 			continue
 		}
-		a.applied++
 		entry := Entry{Offset: a.records.Offset(), Value: r.Value}
 		if batch.IsTransactional() {
 			a.stage(batch.ProducerID(), r.Key, entry)
@@ -170,13 +168,13 @@ func (a *applier) flush() error {
 	if a.end <= a.view.applied {
 		return nil
 	}
-	changes := append(a.changes, a.view.encodeApplied(a.end, a.view.epoch))
-	if err := a.view.store.Write(changes); err != nil {
+	a.changes = append(a.changes, a.view.encodeApplied(a.end, a.view.epoch))
+	if err := a.view.store.Write(a.changes); err != nil {
 		return err
 	}
 	a.view.applied = a.end
-	clear(changes)
-	a.changes = changes[:0]
+	clear(a.changes)
+	a.changes = a.changes[:0]
 	for _, key := range a.dropped {
 		a.view.staged.remove(key)
 	}

@@ -34,7 +34,6 @@ type memoryLog struct {
 	highWatermark int64
 	held          bool
 	epochs        []epochStart
-	advanced      func()
 }
 
 type epochStart struct {

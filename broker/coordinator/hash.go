@@ -3,7 +3,7 @@ package coordinator
 import "math"
 
 // PartitionOf is the partition of an internal topic whose leader coordinates a group or a transactional id: the
-// absolute value of Java's String.hashCode, modulo the number of partitions. (The smallest int has none; Kafka takes 0.)
+// absolute value of Java's String.hashCode, modulo the number of partitions. The smallest int has none; Kafka takes 0.
 func PartitionOf(id string, partitions int32) int32 {
 	var hash int32
 	for _, unit := range id {

@@ -19,8 +19,8 @@ type Producer struct {
 	Guard Guard
 }
 
-// Guard is the journal's proof that the transaction coordinator was asked about a transaction (KIP-890). NoGuard is that
-// of a transaction which is open in the journal already.
+// Guard is the journal's proof that the transaction coordinator was asked about a transaction (KIP-890). NoGuard is
+// that of a transaction which is open in the journal already.
 type Guard uint64
 
 // NoGuard proves nothing.

@@ -62,7 +62,7 @@ func (s *Shard) pause(ctx context.Context, duration time.Duration) {
 // fail tells everybody who waits that the shard does not serve any more.
 func (s *Shard) fail(cause error) {
 	for _, w := range s.takeWaiters(maxOffset) {
-		w.done(fmt.Errorf("%s-%d: %v: %w", s.runtime.options.Topic, s.partition, cause, kafka.NotCoordinator))
+		w.done(recoded{fmt.Errorf("%s-%d: %w", s.runtime.options.Topic, s.partition, cause), kafka.NotCoordinator})
 	}
 }
 

@@ -76,7 +76,7 @@ func (s *Shard) Lock() { s.mu.Lock() }
 // Unlock gives the lock back.
 func (s *Shard) Unlock() { s.mu.Unlock() }
 
-// Serving says why the shard does not serve, or nil; the answer holds until the lock, which must be held, is given back.
+// Serving says why the shard does not serve, or nil. The lock must be held; the answer holds until it is given back.
 // Whoever has found a shard asks this after Lock, and may use State then.
 func (s *Shard) Serving() error { return s.err() }
 
