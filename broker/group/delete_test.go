@@ -10,6 +10,8 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/firnlog/firn/broker/group/classic"
+	"github.com/firnlog/firn/broker/group/machine"
 	"github.com/firnlog/firn/broker/record"
 	"github.com/firnlog/firn/internal/kafka"
 )
@@ -197,6 +199,25 @@ func TestWhoWaitsIsAnsweredWhenTheLeadershipEnds(t *testing.T) {
 			t.Errorf("the answer is %v", kafka.Errno(got))
 		}
 		time.Sleep(time.Minute) // its timer has ended with it
+	})
+}
+
+// A node that is about to stop sends its members elsewhere at once, also those of a group that is just being written.
+func TestWhoWaitsForAWriteIsAnsweredOnceWhenTheNodeStops(t *testing.T) {
+	inBubble(t, func(b *bench) {
+		m := b.join("g", "a", 10*time.Minute)
+		b.journal.hold()
+		request := kmsg.NewPtrSyncGroupRequest()
+		request.MemberID, request.Generation = m.id, m.generation
+		syncing := b.event("g", func(t turn, group *classic.Group) machine.Step {
+			return group.Sync(t.now, t.waiter, request)
+		})
+		b.coordinator.Runtime().Drain()
+		if got := answered[*kmsg.HeartbeatResponse](b, syncing).ErrorCode; kafka.Errno(got) != kafka.NotCoordinator {
+			t.Errorf("the answer is %v", kafka.Errno(got))
+		}
+		b.journal.release() // what was written is durable now, and nobody waits for it any more
+		synctest.Wait()
 	})
 }
 

@@ -209,8 +209,12 @@ func TestOF20TX14AnOpenTransactionKeepsItsGroup(t *testing.T) {
 		b.mustCommit("h", a(0, 1))
 		b.commitInTransaction("h", a(0, 2))
 		b.restart()
+		before := b.journal.Bounds().End
 		time.Sleep(retention + 2*checkInterval)
 		synctest.Wait()
+		if after := b.journal.Bounds().End; after != before {
+			t.Errorf("%d records were written", after-before)
+		}
 		if got := b.groups(); len(got) != 2 {
 			t.Errorf("groups: %v", got)
 		}
