@@ -4,6 +4,8 @@ import asyncio
 
 import exchange_lines
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
+from aiokafka.coordinator.assignors.range import RangePartitionAssignor
+from aiokafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor
 from exchange_lines import MAX_MESSAGE_BYTES, PATIENCE
 
 
@@ -31,7 +33,7 @@ async def send(brokers, topic, codec, records):
 def consume(brokers, starts):
     async def read_all():
         async with AIOKafkaConsumer(
-                bootstrap_servers=brokers, enable_auto_commit=False, auto_offset_reset="none", fetch_max_wait_ms=50,
+                bootstrap_servers=brokers, group_id="exchange", auto_offset_reset="none", fetch_max_wait_ms=50,
                 max_partition_fetch_bytes=MAX_MESSAGE_BYTES) as consumer:
             return [await read(consumer, start) for start in starts]
 
@@ -54,5 +56,37 @@ async def read(consumer, start):
     return records
 
 
+ASSIGNORS = {"classic": StickyPartitionAssignor, "range": RangePartitionAssignor}
+
+
+def member(brokers, join, leaving, hear):
+    async def listen():
+        async with AIOKafkaConsumer(
+                join.topic, bootstrap_servers=brokers, client_id=join.member, group_id=join.group,
+                partition_assignment_strategy=[ASSIGNORS[join.protocol]], auto_offset_reset="earliest",
+                isolation_level="read_committed", session_timeout_ms=6000, heartbeat_interval_ms=500) as consumer:
+            while not leaving.is_set():
+                for records in (await consumer.getmany(timeout_ms=100)).values():
+                    for record in records:
+                        hear(record.partition, record.offset, record.value)
+
+    asyncio.run(listen())
+
+
+def transact(brokers, job):
+    async def write():
+        async with AIOKafkaProducer(bootstrap_servers=brokers, transactional_id=job.id) as producer:
+            for offset, value in enumerate(job.values):
+                await producer.begin_transaction()
+                await producer.send_and_wait(job.topic, partition=job.partition, value=b"aborted")
+                await producer.abort_transaction()
+                await producer.begin_transaction()
+                await producer.send(job.topic, partition=job.partition, value=value.encode())
+                await producer.send_offsets_to_transaction({TopicPartition(job.source, 0): offset + 1}, job.group)
+                await producer.commit_transaction()
+
+    asyncio.run(write())
+
+
 if __name__ == "__main__":
-    exchange_lines.main(produce, consume)
+    exchange_lines.main(produce, consume, member, transact)

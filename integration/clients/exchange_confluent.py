@@ -29,11 +29,10 @@ def produce(brokers, topics):
 
 
 def consume(brokers, starts):
-    """Reads all topics at once, since a change of what is assigned takes a while, and each as often as there are starts."""
+    """Reads all topics at once, as a change of what is assigned takes a while, and each as often as there are starts."""
     consumer = Consumer({
-        "bootstrap.servers": brokers, "group.id": "exchange", "enable.auto.commit": False,
-        "enable.partition.eof": True, "auto.offset.reset": "error", "fetch.wait.max.ms": 50,
-        "fetch.message.max.bytes": MAX_MESSAGE_BYTES,
+        "bootstrap.servers": brokers, "group.id": "exchange", "enable.partition.eof": True,
+        "auto.offset.reset": "error", "fetch.wait.max.ms": 50, "fetch.message.max.bytes": MAX_MESSAGE_BYTES,
     })
     starts = list(starts)
     rounds = []
@@ -73,5 +72,48 @@ def position(consumer, start):
     return found
 
 
+PROTOCOLS = {
+    "classic": {"partition.assignment.strategy": "cooperative-sticky"},
+    "range": {"partition.assignment.strategy": "range"},
+    "consumer": {"group.protocol": "consumer"},
+}
+
+
+def member(brokers, join, leaving, hear):
+    settings = {
+        "bootstrap.servers": brokers, "client.id": join.member, "group.id": join.group,
+        "auto.offset.reset": "earliest", **PROTOCOLS[join.protocol],
+    }
+    if join.protocol != "consumer":  # where the broker says how long
+        settings |= {"session.timeout.ms": 6000, "heartbeat.interval.ms": 500}
+    consumer = Consumer(settings)
+    consumer.subscribe([join.topic])
+    while not leaving.is_set():
+        message = consumer.poll(0.1)
+        if message is None:
+            continue
+        if message.error() is not None:
+            raise KafkaException(message.error())
+        hear(message.partition(), message.offset(), message.value())
+    consumer.close()
+
+
+def transact(brokers, job):
+    producer = Producer({"bootstrap.servers": brokers, "transactional.id": job.id})
+    consumer = Consumer({"bootstrap.servers": brokers, "group.id": job.group})  # whose metadata goes with the offsets
+    producer.init_transactions(PATIENCE)
+    for offset, value in enumerate(job.values):
+        producer.begin_transaction()
+        producer.produce(job.topic, partition=job.partition, value="aborted")
+        producer.flush(PATIENCE)
+        producer.abort_transaction(PATIENCE)
+        producer.begin_transaction()
+        producer.produce(job.topic, partition=job.partition, value=value)
+        producer.send_offsets_to_transaction(
+            [TopicPartition(job.source, 0, offset + 1)], consumer.consumer_group_metadata(), PATIENCE)
+        producer.commit_transaction(PATIENCE)
+    consumer.close()
+
+
 if __name__ == "__main__":
-    exchange_lines.main(produce, consume)
+    exchange_lines.main(produce, consume, member, transact)

@@ -3,7 +3,9 @@
 import base64
 import itertools
 import json
+import os
 import sys
+import threading
 from typing import NamedTuple
 
 PATIENCE = 60  # seconds; nothing takes as long
@@ -24,11 +26,39 @@ class Start(NamedTuple):
     at: int
 
 
-def main(produce, consume):
-    """Runs produce(BROKERS, topics), or consume(BROKERS, starts), which returns or yields the records of each start."""
+class Join(NamedTuple):
+    member: str  # also its client id
+    group: str
+    topic: str
+    protocol: str  # "classic", "range" or "consumer"
+
+
+class Transactions(NamedTuple):
+    id: str
+    topic: str
+    partition: int
+    source: str
+    group: str
+    values: list[str]
+
+
+def main(produce, consume, member, transact):
+    """Runs one of
+    produce(BROKERS, topics),
+    consume(BROKERS, starts), which returns or yields the records of each start,
+    member(BROKERS, join, leaving, hear) for each member, until the event is set that it shall leave,
+    transact(BROKERS, transactions).
+    """
     verb, brokers = sys.argv[1:]
     if verb == "produce":
         produce(brokers, topics())
+        return
+    if verb == "members":
+        members(brokers, member)
+        return
+    if verb == "transact":
+        for line in sys.stdin:
+            transact(brokers, Transactions(**json.loads(line)))
         return
     for records in consume(brokers, starts()):
         for record in records:
@@ -58,6 +88,41 @@ def starts():
         topic, _, start = line.strip().partition(" ")
         kind, _, at = start.partition(":")
         yield Start(topic, kind, int(at))
+
+
+def members(brokers, member):
+    """Has members of groups join and leave as stdin says."""
+    def fail(failure):
+        sys.excepthook(failure.exc_type, failure.exc_value, failure.exc_traceback)
+        sys.stderr.flush()
+        os._exit(1)
+
+    threading.excepthook = fail
+    running = {}
+    for line in sys.stdin:
+        verb, name, *rest = line.split()
+        if verb == "join":
+            leaving = threading.Event()
+            thread = threading.Thread(
+                target=member, args=(brokers, Join(name, *rest), leaving, hearing(name)), daemon=True)
+            running[name] = thread, leaving
+            thread.start()
+        else:
+            thread, leaving = running.pop(name)
+            leaving.set()
+            thread.join()
+            tell({"member": name, "left": True})
+
+
+def hearing(member):
+    """Returns hear(partition, offset, value), by which a member tells of a record."""
+    return lambda partition, offset, value: tell(
+        {"member": member, "partition": partition, "offset": offset, "value": value.decode()})
+
+
+def tell(message):
+    sys.stdout.write(json.dumps(message) + "\n")  # one write: several members tell
+    sys.stdout.flush()
 
 
 def encode(data):

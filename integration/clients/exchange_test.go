@@ -39,7 +39,7 @@ func TestEachClientReadsWhatEachClientWrote(t *testing.T) {
 		}
 	}
 	if !t.Failed() {
-		expectOnPage(t, "clients", seen.table(t))
+		expectOnPage(t, "clients", seen.table(t, exchanged))
 	}
 }
 

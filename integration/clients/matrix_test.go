@@ -32,12 +32,17 @@ const (
 	large        feature = "10 MB"
 	fromAnOffset feature = "by offset"
 	fromATime    feature = "by time"
+
+	mixed         feature = "mixed" // members of different clients in one group
+	transaction   feature = "transactions"
+	committedOnly feature = "read_committed"
 )
 
 var (
-	codecs   = []feature{plain, gzip, snappy, lz4, zstd}
-	features = append(codecs[:len(codecs):len(codecs)],
+	codecs    = []feature{plain, gzip, snappy, lz4, zstd}
+	exchanged = append(codecs[:len(codecs):len(codecs)],
 		nulls, bothNull, empties, headers, nullHeaders, times, large, fromAnOffset, fromATime)
+	grouped = []feature{feature(classic), feature(next), mixed, transaction, committedOnly}
 )
 
 // side is what of a client is meant.
@@ -46,7 +51,11 @@ type side string
 const (
 	writes side = "writes"
 	reads  side = "reads"
+	joins  side = "joins"
 )
+
+// verb is what a client cannot do with a feature.
+func (s side) verb() string { return strings.TrimSuffix(string(s), "s") }
 
 // can tells whether a client can do all of something, as the table says.
 func (c *client) can(does side, all ...feature) bool {
@@ -141,22 +150,22 @@ func (o *observed) add(c *client, does side, shown ...feature) {
 	}
 }
 
-// table is the matrix as the page shows it, and the reasons for what is not there.
-func (o *observed) table(t *testing.T) string {
+// table is the matrix of some features as the page shows it, and the reasons for what is not there.
+func (o *observed) table(t *testing.T, columns []feature) string {
 	t.Helper()
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	var rows, reasons strings.Builder
 	rows.WriteString("| client | version |")
-	for _, f := range features {
+	for _, f := range columns {
 		fmt.Fprintf(&rows, " %s |", f)
 	}
-	fmt.Fprintf(&rows, "\n|---|---|%s\n", strings.Repeat("---|", len(features)))
+	fmt.Fprintf(&rows, "\n|---|---|%s\n", strings.Repeat("---|", len(columns)))
 	for _, c := range clients() {
 		fmt.Fprintf(&rows, "| %s | %s |", c.name, c.version.version(t))
-		for _, f := range features {
+		for _, f := range columns {
 			text := ""
-			for _, side := range []side{writes, reads} {
+			for _, side := range []side{writes, reads, joins} {
 				if o.cells[cell{c.name, side, f}] {
 					text += string(side[:1])
 				}
@@ -164,11 +173,10 @@ func (o *observed) table(t *testing.T) string {
 			fmt.Fprintf(&rows, " %s |", cmp.Or(text, "–"))
 		}
 		rows.WriteString("\n")
-		if c.note != "" {
-			fmt.Fprintf(&reasons, "- %s: %s\n", c.name, c.note)
-		}
 		for _, l := range c.lacks {
-			fmt.Fprintf(&reasons, "- %s cannot %s *%s*: %s\n", c.name, strings.TrimSuffix(string(l.side), "s"), l.what(), l.reason)
+			if slices.ContainsFunc(l.features, func(f feature) bool { return slices.Contains(columns, f) }) {
+				fmt.Fprintf(&reasons, "- %s cannot %s *%s*: %s\n", c.name, l.side.verb(), l.what(), l.reason)
+			}
 		}
 	}
 	return rows.String() + "\n" + reasons.String()

@@ -19,8 +19,6 @@ type client struct {
 	open func(t *testing.T, node *process.Node) peer
 	// lacks are what the client itself cannot do. All else is tested.
 	lacks []lack
-	// note is what else a reader of its row must know.
-	note string
 }
 
 // lack is something that a client cannot do.
@@ -29,6 +27,9 @@ type lack struct {
 	features []feature
 	reason   string
 }
+
+// onlyClassic is what clients lack that were not written for Kafka 4.
+var onlyClassic = lack{joins, []feature{feature(next)}, "it has the classic protocol only"}
 
 // clients are all of them, in the order of the page.
 func clients() []client {
@@ -39,7 +40,12 @@ func clients() []client {
 		},
 		{
 			name: "kcat", version: pin{}, open: openKcat,
-			lacks: []lack{{writes, []feature{times}, "it has no option for the time of a record"}},
+			lacks: []lack{
+				{writes, []feature{times}, "it has no option for the time of a record"},
+				{writes, []feature{transaction}, "it has no option for them"},
+				{joins, []feature{feature(next)}, "the librdkafka of its package is too old"},
+				{joins, []feature{mixed}, "not tried: confluent-kafka is librdkafka too"},
+			},
 		},
 		{
 			name: "confluent-kafka", version: pin{"requirements.txt", `confluent-kafka==(\S+)`},
@@ -51,18 +57,20 @@ func clients() []client {
 			lacks: []lack{
 				{writes, []feature{bothNull}, "it asks for a key or a value"},
 				{writes, []feature{nullHeaders}, "it asks for bytes"},
+				onlyClassic,
 			},
 		},
 		{
 			name: "aiokafka", version: pin{"requirements.txt", `aiokafka==(\S+)`},
 			open:  openPython("exchange_aiokafka.py"),
-			lacks: []lack{{writes, []feature{bothNull}, "it asks for a key or a value"}},
+			lacks: []lack{{writes, []feature{bothNull}, "it asks for a key or a value"}, onlyClassic},
 		},
 		{
 			name: "kafkajs", version: pin{"js/package.json", `"kafkajs": "(.+)"`}, open: openNode("js/exchange.js"),
-			lacks: []lack{{writes, []feature{nullHeaders}, "it takes the length of null"}},
-			note: "its consumer always joins a group, and there are none yet; its cluster and brokers, which fetch and " +
-				"decode under the group, read here",
+			lacks: []lack{
+				{writes, []feature{nullHeaders}, "it takes the length of null"},
+				onlyClassic, {joins, []feature{mixed}, "its assignor is its own"},
+			},
 		},
 		{
 			name: "kafka-clients", version: pin{"pom.xml", `<kafka.version>(.+)</`}, open: openJava("clients"),
@@ -72,10 +80,15 @@ func clients() []client {
 		},
 		{
 			name: "sarama", version: pin{"gopeers/go.mod", `IBM/sarama v(\S+)`}, open: openGo("sarama"),
+			lacks: []lack{onlyClassic},
 		},
 		{
 			name: "segmentio", version: pin{"gopeers/go.mod", `segmentio/kafka-go v(\S+)`}, open: openGo("segmentio"),
-			lacks: []lack{{reads, []feature{empties}, "its reader tells what is empty as null"}},
+			lacks: []lack{
+				{reads, []feature{empties}, "its reader tells what is empty as null"}, onlyClassic,
+				{writes, []feature{transaction}, "it has their requests, but no producer that uses them"},
+				{reads, []feature{committedOnly}, "it does not leave out what was aborted, nor the markers"},
+			},
 		},
 	}
 }

@@ -43,27 +43,23 @@ var toolClasses = map[string]string{
 
 // Why commands do not do what they are asked to.
 const (
-	forGroups       = "waits for groups"
-	forTransactions = "waits for transactions"
-	forSecurity     = "waits for security and quotas"
-	fixedLevels     = "(the levels come with what they are levels of)"
-	noMetrics       = "(there are no client metrics to be configured)"
-	noLoggers       = "(there are no loggers by name)"
+	forShares   = "waits for share groups"
+	forSecurity = "waits for security and quotas"
+	fixedLevels = "(the levels come with what they are levels of)"
+	noMetrics   = "(there are no client metrics to be configured)"
+	noLoggers   = "(there are no loggers by name)"
+	noSettings  = "(groups have no settings of their own yet)"
 )
 
 // unsupported is what a client says of an API that is not advertised.
 func unsupported(api string) string { return `(?s)The node does not support ` + api }
-
-// noCoordinator is what clients make of the answer that there is none. Most leave the broker's own words out.
-const noCoordinator = `(?s)(are not served yet|The version of API is not supported|` +
-	`FindCoordinator request for key .* failed)`
 
 // toolCommands are the cells of the table tool × command, in the order in which they are run: some need what those
 // before them have done.
 func toolCommands() []toolCommand {
 	return slices.Concat(topicCommands(), recordCommands(), offsetCommands(), laterTopicCommands(), topicConfigCommands(),
 		brokerConfigCommands(), otherConfigCommands(), clusterCommands(), quorumCommands(), partitionCommands(),
-		transactionCommands(), groupCommands(), securityCommands())
+		transactionCommands(), groupCommands(), shareCommands(), securityCommands())
 }
 
 func topicCommands() []toolCommand {
@@ -74,8 +70,8 @@ func topicCommands() []toolCommand {
 		{tool: tool, command: "--create --replica-assignment 1,1", more: "--topic placed",
 			wants: `^Created topic placed\.\n$`},
 		{tool: tool, command: "--create --if-not-exists", more: "--topic flights", wants: `^$`},
-		{tool: tool, command: "--list", wants: `^flights\nhistory\nplaced\n$`},
-		{tool: tool, command: "--list --exclude-internal", wants: `^flights\nhistory\nplaced\n$`},
+		{tool: tool, command: "--list", wants: `^__transaction_state\nflights\nhistory\nopen\nplaced\n$`},
+		{tool: tool, command: "--list --exclude-internal", wants: `^flights\nhistory\nopen\nplaced\n$`},
 	}
 }
 
@@ -90,7 +86,6 @@ func recordCommands() []toolCommand {
 			wants: `^200 records sent, .*\n$`})
 	}
 	return append(all, []toolCommand{
-		{tool: perf, command: "--transactional-id t", more: many, wants: noCoordinator, lacks: forTransactions},
 		{tool: writer, command: "--compression-codec lz4", more: "--topic flights --reader-property parse.key=true",
 			stdin: "key\tvalue\n", wants: `^$`},
 		{tool: writer, command: "--reader-property parse.headers=true", stdin: "a:1,b:NULL\tkey\tNULL\n",
@@ -106,8 +101,9 @@ func recordCommands() []toolCommand {
 		{tool: reader, command: "--partition 0 --isolation-level read_committed",
 			more:  flights + " --from-beginning --max-messages 1002 --formatter-property print.value=false",
 			wants: `^Processed a total of 1002 messages\n$`},
-		{tool: reader, command: "--from-beginning", more: flights + " --timeout-ms 5000",
-			wants: noCoordinator, lacks: forGroups},
+		{tool: reader, command: "--from-beginning",
+			more:  flights + " --max-messages 1002 --formatter-property print.value=false",
+			wants: `Processed a total of 1002 messages\n$`},
 		{tool: "kafka-verifiable-producer", command: "--max-messages", process: true},
 		{tool: "kafka-replica-verification", command: "--topics-include", process: true},
 		{tool: "kafka-dump-log", command: "--print-data-log", more: "--files DATA/log/flights-0/00000000000000000000.log",
@@ -125,7 +121,8 @@ func offsetCommands() []toolCommand {
 	return []toolCommand{
 		{tool: tool, command: "--topic flights", wants: `^flights:0:1002\n$`},
 		{tool: tool, command: "--topic-partitions", more: "fl.*:0-1,history:0", wants: `^flights:0:1002\nhistory:0:3\n$`},
-		{tool: tool, command: "--time latest", wants: `^flights:0:1002\nhistory:0:3\nplaced:0:0\nplaced:1:0\n$`},
+		{tool: tool, command: "--time latest", more: "--exclude-internal-topics",
+			wants: `^flights:0:1002\nhistory:0:3\nopen:0:1\nplaced:0:0\nplaced:1:0\n$`},
 		{tool: tool, command: "--time max-timestamp", more: "--topic flights", wants: `^flights:0:1001\n$`},
 		{tool: tool, command: "--time 1700000000001", more: "--topic history", wants: `^history:0:1\n$`},
 		{tool: tool, command: "--time earliest", more: "--topic history", wants: `^history:0:0\n$`},
@@ -155,7 +152,8 @@ func laterTopicCommands() []toolCommand {
 		{tool: tool, command: "--describe", more: flights,
 			wants: `^Topic: flights\tTopicId: [\w-]{22}\tPartitionCount: 2\tReplicationFactor: 1\tConfigs: retention\.ms=-1\n` +
 				line("0") + line("1") + `$`},
-		{tool: tool, command: "--describe --topics-with-overrides", wants: `^(Topic: (history|flights)\t.*\n){2}$`},
+		{tool: tool, command: "--describe --topics-with-overrides",
+			wants: `^(Topic: (__consumer_offsets|__transaction_state|history|flights)\t.*\n){4}$`},
 		{tool: tool, command: "--describe --under-replicated-partitions", wants: `^$`},
 		{tool: tool, command: "--describe --under-min-isr-partitions", wants: `^$`},
 		{tool: tool, command: "--describe --at-min-isr-partitions", more: flights, wants: `^` + line("0") + line("1") + `$`},
@@ -216,9 +214,9 @@ func otherConfigCommands() []toolCommand {
 			wants: `InvalidRequestException: resource type 16 has no settings here`, lacks: noMetrics},
 		{tool: tool, command: "--describe --entity-type broker-loggers", more: "--entity-name 1",
 			wants: `InvalidRequestException: resource type 8 has no settings here`, lacks: noLoggers},
-		{tool: tool, command: "--describe --entity-type groups", more: "--entity-name g", wants: unsupported("LIST_GROUPS"),
-			lacks: forGroups},
-		{tool: tool, command: "--alter --entity-type groups", lacks: forGroups,
+		{tool: tool, command: "--describe --entity-type groups", more: "--entity-name g",
+			wants: `^The group 'g' doesn't exist and doesn't have dynamic config\.\n$`, lacks: noSettings},
+		{tool: tool, command: "--alter --entity-type groups", lacks: noSettings,
 			more:  "--entity-name g --add-config consumer.session.timeout.ms=50000",
 			wants: `InvalidRequestException: resource type 32 has no settings here`},
 		{tool: tool, command: "--describe --entity-type users", wants: unsupported("DESCRIBE_CLIENT_QUOTAS"),
@@ -241,14 +239,17 @@ func clusterCommands() []toolCommand {
 	const broker = "--bootstrap-server BROKERS "
 	return []toolCommand{
 		{tool: "kafka-broker-api-versions", wants: `(?s)\(id: 1 rack: null isFenced: false\) -> \(\n` +
-			`\tProduce\(0\): 0 to 13 \[usable: 13\],\n.*\tJoinGroup\(11\): UNSUPPORTED,\n.*\)\n$`},
+			`\tProduce\(0\): 0 to 13 \[usable: 13\],\n.*\tJoinGroup\(11\): 0 to 9 \[usable: 9\],\n` +
+			`.*\tDescribeAcls\(29\): UNSUPPORTED,\n.*\)\n$`},
 		{tool: cluster, command: "cluster-id", more: broker, wants: `^Cluster ID: [\w-]{22}\n$`},
 		{tool: cluster, command: "list-endpoints", more: broker + "--include-fenced-brokers",
 			wants: `^ID +HOST .*\n1 +127\.0\.0\.1 +\d+ +null +unfenced +broker +\n$`},
 		{tool: cluster, command: "unregister --id 1", more: broker, wants: `InvalidRequestException: broker 1 is alive`,
 			lacks: "(the only broker is never forgotten)"},
-		{tool: features, command: "describe", wants: `^Feature: metadata\.version\s+SupportedMinVersion: 4\.2-IV1\s+` +
-			`SupportedMaxVersion: 4\.2-IV1\s+FinalizedVersionLevel: 4\.2-IV1\s+Epoch: 0\n$`},
+		{tool: features, command: "describe", wants: `^Feature: group\.version .* FinalizedVersionLevel: 1 .*\n` +
+			`Feature: metadata\.version\s+SupportedMinVersion: 4\.2-IV1\s+SupportedMaxVersion: 4\.2-IV1\s+` +
+			`FinalizedVersionLevel: 4\.2-IV1\s+Epoch: 0\n` +
+			`Feature: transaction\.version .* FinalizedVersionLevel: 2 .*\n$`},
 		{tool: features, command: "version-mapping", wants: `^metadata\.version=33 `},
 		{tool: features, command: "feature-dependencies", more: "--feature transaction.version=2",
 			wants: `^transaction\.version=2 has no dependencies\.\n$`},
@@ -295,41 +296,87 @@ func partitionCommands() []toolCommand {
 	}
 }
 
+// transactionCommands find one transaction that hangs, in the topic open, and leave it ended.
 func transactionCommands() []toolCommand {
-	const tool = "kafka-transactions"
+	const tool, reader, open = "kafka-transactions", "kafka-console-consumer", "--topic open --partition 0"
 	return []toolCommand{
+		{tool: "kafka-producer-perf-test", command: "--transactional-id t", wants: `^200 records sent, .*\n$`,
+			more: "--topic accounts --num-records 200 --record-size 100 --throughput -1"},
 		{tool: tool, command: "describe-producers", more: "--topic flights --partition 0",
 			wants: `^ProducerId\t.*\n(\d+ +\t0 +\t-1 +\t\d+ +\t\d+\tNone +\t\n){7}$`},
 		{tool: tool, command: "find-hanging --broker-id 1", wants: `^Topic\tPartition\t.*\n$`},
 		{tool: tool, command: "find-hanging --topic flights --partition 0", wants: `^Topic\tPartition\t.*\n$`},
-		{tool: tool, command: "list", wants: unsupported("LIST_TRANSACTIONS"), lacks: forTransactions},
-		{tool: tool, command: "describe", more: "--transactional-id t", wants: noCoordinator, lacks: forTransactions},
-		{tool: tool, command: "abort", more: "--topic flights --partition 0 --start-offset 0",
-			wants: `^Could not find any open transactions`, lacks: forTransactions},
-		{tool: tool, command: "forceTerminateTransaction", more: "--transactionalId t", wants: noCoordinator,
-			lacks: forTransactions},
+		{tool: tool, command: "describe", more: "--transactional-id open",
+			wants: `\n1 +\topen +\t\d+ +\t0 +\tOngoing +\t600000 .*\topen-0 +\t\n$`},
+		{tool: tool, command: "abort", more: open + " --start-offset 0", wants: `^$`},
+		{tool: tool, command: "forceTerminateTransaction", more: "--transactionalId open", wants: `^$`},
+		{tool: tool, command: "list", wants: `^TransactionalId\t.*\n(open +\t1 +\t\d+ +\tEmpty +\t\n|` +
+			`t +\t1 +\t\d+ +\tCompleteCommit +\t\n){2}$`},
+		{tool: reader, command: "--isolation-level read_committed",
+			more: "--topic accounts --group committed --from-beginning --max-messages 200 " +
+				"--formatter-property print.value=false",
+			wants: `Processed a total of 200 messages\n$`},
+		{tool: reader, command: "--formatter org.apache.kafka.tools.consumer.TransactionLogMessageFormatter",
+			more:  "--topic __transaction_state --from-beginning --timeout-ms 2000",
+			wants: `(?s)\{"key":\{"type":0,"data":\{"transactionalId":"t"\}\},"value":\{"version":1,"data":.*"CompleteCommit"`},
+		{tool: "kafka-dump-log", command: "--transaction-log-decoder",
+			more:  "--files DATA/log/__transaction_state-16/00000000000000000000.log",
+			wants: `payload: .*"transactionStatus":"CompleteCommit"`},
 	}
 }
 
 func groupCommands() []toolCommand {
-	const flights = "--topic flights "
+	const tool, reader = "kafka-consumer-groups", "kafka-console-consumer"
+	const history, shell, value = "--topic history ", "--group shell ", " --formatter-property print.value=false"
+	const offsets = "--topic __consumer_offsets --from-beginning --timeout-ms 2000"
+	return []toolCommand{
+		{tool: reader, command: "--group shell", more: history + "--from-beginning --max-messages 2" + value,
+			wants: `Processed a total of 2 messages\n$`},
+		{tool: reader, command: "--command-property group.protocol=consumer", wants: `Processed a total of 1 messages\n$`,
+			more: history + "--group next --from-beginning --max-messages 1" + value},
+		{tool: "kafka-groups", command: "--list",
+			wants: `(?s)^GROUP .*\n(next +Consumer|shell +Classic) +consumer +\n.*\n(next +Consumer|shell +Classic) `},
+		{tool: tool, command: "--list", wants: `(?s)^(.*\n)?(next|shell)\n(.*\n)?(next|shell)\n`},
+		{tool: tool, command: "--list --state", more: "--type classic", wants: `\nshell +Classic +Empty +\n`},
+		{tool: tool, command: "--describe", more: shell, wants: `\nshell +history +0 +2 +3 +1 +- +- +-\n`},
+		{tool: tool, command: "--describe --members", more: shell,
+			wants: `Consumer group 'shell' has no active members\.\n$`},
+		{tool: tool, command: "--describe --state", more: shell, wants: `\nshell +.* \(1\) +- +Empty +0\n`},
+		{tool: tool, command: "--reset-offsets --dry-run", more: history + shell + "--to-earliest",
+			wants: `\nshell +history +0 +0 *\n$`},
+		{tool: tool, command: "--reset-offsets --execute", more: history + "--group next --shift-by 1",
+			wants: `\nnext +history +0 +2 *\n$`},
+		{tool: tool, command: "--delete-offsets", more: history + "--group next", wants: `\nhistory +0 +Successful *\n$`},
+		{tool: reader, command: "--formatter org.apache.kafka.tools.consumer.OffsetsMessageFormatter", more: offsets,
+			wants: `\{"group":"shell","topic":"history","partition":0\}\},"value":\{"version":4,"data":\{"offset":2,`},
+		{tool: reader, command: "--formatter org.apache.kafka.tools.consumer.GroupMetadataMessageFormatter", more: offsets,
+			wants: `\{"group":"shell"\}\},"value":\{"version":3,"data":\{"protocolType":"consumer","generation":1,`},
+		{tool: "kafka-dump-log", command: "--offsets-decoder",
+			more:  "--files DATA/log/__consumer_offsets-46/00000000000000000000.log",
+			wants: `key: .*"group":"shell","topic":"history","partition":0.* payload: .*"offset":2,`},
+		{tool: tool, command: "--delete", more: shell, wants: `^Deletion of requested consumer groups \('shell'\) was`},
+		{tool: "kafka-consumer-perf-test", command: "--num-records 10", more: "--topic accounts --timeout 5000",
+			wants: `^start\.time, .*\n.*, \d+\.\d+, 200, `},
+		{tool: "kafka-e2e-latency", command: "--num-records 10", more: "--topic echo --producer-acks all --record-size 100",
+			wants: `Percentiles: 50th = \d+, `},
+		{tool: "kafka-verifiable-consumer", command: "--group-id g", more: "--topic accounts --max-messages 10",
+			wants: `"name":"records_consumed","count":`},
+		{tool: "kafka-streams-application-reset", command: "--application-id a", more: "--input-topics history",
+			wants: `\nTopic: history Partition: 0 Offset: 0\n`},
+		{tool: "kafka-streams-groups", command: "--list", wants: `^$`},
+	}
+}
+
+func shareCommands() []toolCommand {
+	const history = "--topic history "
 	var all []toolCommand
 	for _, c := range []toolCommand{
-		{tool: "kafka-consumer-perf-test", command: "--num-records 10", more: flights + "--timeout 2000"},
-		{tool: "kafka-share-consumer-perf-test", command: "--num-records 10", more: flights + "--timeout 2000"},
-		{tool: "kafka-e2e-latency", command: "--num-records 10", more: flights + "--producer-acks all --record-size 100"},
-		{tool: "kafka-verifiable-consumer", command: "--group-id g", more: flights + "--max-messages 10"},
-		{tool: "kafka-verifiable-share-consumer", command: "--group-id g", more: flights + "--max-messages 10"},
-		{tool: "kafka-console-share-consumer", command: "--group g", more: flights + "--timeout-ms 200"},
-		{tool: "kafka-groups", command: "--list", wants: unsupported("LIST_GROUPS")},
-		{tool: "kafka-consumer-groups", command: "--list", wants: unsupported("LIST_GROUPS")},
-		{tool: "kafka-consumer-groups", command: "--describe", more: "--group g"},
-		{tool: "kafka-consumer-groups", command: "--reset-offsets", more: flights + "--group g --to-earliest --dry-run"},
-		{tool: "kafka-share-groups", command: "--list", wants: unsupported("LIST_GROUPS")},
-		{tool: "kafka-streams-groups", command: "--list", wants: unsupported("LIST_GROUPS")},
-		{tool: "kafka-streams-application-reset", command: "--application-id a", more: "--input-topics flights"},
+		{tool: "kafka-share-groups", command: "--describe", more: "--group g", wants: unsupported("SHARE_GROUP_DESCRIBE")},
+		{tool: "kafka-share-consumer-perf-test", command: "--num-records 10", more: history + "--timeout 2000"},
+		{tool: "kafka-verifiable-share-consumer", command: "--group-id g", more: history + "--max-messages 10"},
+		{tool: "kafka-console-share-consumer", command: "--group g", more: history + "--timeout-ms 200"},
 	} {
-		c.wants, c.lacks = cmp.Or(c.wants, noCoordinator), forGroups
+		c.wants, c.lacks = cmp.Or(c.wants, unsupported("SHARE_GROUP_HEARTBEAT")), forShares
 		all = append(all, c)
 	}
 	return all

@@ -14,6 +14,9 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/firnlog/firn/integration/process"
 )
@@ -22,8 +25,11 @@ import (
 // yet is a table of the protocol page.
 func TestKafkasCommandLineToolsWork(t *testing.T) {
 	t.Parallel()
-	node := process.Serve(t, process.Options{Set: []string{"remote.log.manager.task.interval.ms=200"}})
+	node := process.Serve(t, process.Options{
+		Set: []string{"remote.log.manager.task.interval.ms=200", "group.initial.rebalance.delay.ms=0"},
+	})
 	writeHistory(t, node)
+	beginTransaction(t, node)
 	places := strings.NewReplacer("BROKERS", node.Kafka, "FILES", toolFiles(t), "DATA", node.Dir)
 	commands := slices.DeleteFunc(toolCommands(), func(c toolCommand) bool { return c.process })
 	calls := make([]toolCall, len(commands))
@@ -92,6 +98,19 @@ func writeHistory(t *testing.T, node *process.Node) {
 		}
 		return answer.Partitions[0].Segments == 2
 	})
+}
+
+// beginTransaction makes a topic with a transaction that its producer does not end.
+func beginTransaction(t *testing.T, node *process.Node) {
+	t.Helper()
+	node.CreateTopic("open", 1)
+	client := node.Client(kgo.TransactionalID("open"), kgo.TransactionTimeout(10*time.Minute))
+	if err := client.BeginTransaction(); err != nil {
+		t.Fatal(err)
+	}
+	if err := client.ProduceSync(t.Context(), &kgo.Record{Topic: "open", Value: []byte("open")}).FirstErr(); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // toolCommand is a tool and what it is told.

@@ -76,6 +76,9 @@ func Serve(t testing.TB, options Options) *Node {
 	return n
 }
 
+// Other is a node that somebody else runs, to be asked as a client asks.
+func Other(t testing.TB, kafka string) *Node { return &Node{Kafka: kafka, t: t} }
+
 // ServeCommand is the command line of a node.
 func ServeCommand(t testing.TB, dir string, options Options) *exec.Cmd {
 	t.Helper()

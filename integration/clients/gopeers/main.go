@@ -46,6 +46,10 @@ type library interface {
 	produce(ctx context.Context, topic, codec string, records []record) error
 	// consume returns the records of partition 0 from a start on, up to the end.
 	consume(ctx context.Context, from start) ([]record, error)
+	// member joins a group, and tells what it reads until the context ends; then it leaves.
+	member(ctx context.Context, j join, hear func(partition int32, offset int64, value []byte)) error
+	// transact does transactions.
+	transact(t transactions) error
 }
 
 // start is where reading begins: at an offset, or at the first record that is not older than a time in ms.
@@ -66,7 +70,7 @@ func run(args []string, stdin io.Reader, stdout io.Writer) error {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	if len(args) != 3 {
-		return errors.New("usage: gopeers segmentio|sarama produce|consume BROKERS")
+		return errors.New("usage: gopeers segmentio|sarama produce|consume|members|transact BROKERS")
 	}
 	var lib library
 	brokers := strings.Split(args[2], ",")
@@ -83,8 +87,16 @@ func run(args []string, stdin io.Reader, stdout io.Writer) error {
 		return produce(ctx, lib, stdin)
 	case "consume":
 		return consume(ctx, lib, stdin, stdout)
+	case "members":
+		return members(lib, stdin, stdout)
+	case "transact":
+		var t transactions
+		if err := json.NewDecoder(stdin).Decode(&t); err != nil {
+			return err
+		}
+		return lib.transact(t)
 	default:
-		return fmt.Errorf("%q is neither produce nor consume", args[1])
+		return fmt.Errorf("%q is none of produce, consume, members and transact", args[1])
 	}
 }
 

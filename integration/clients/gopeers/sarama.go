@@ -113,3 +113,82 @@ func saramaRecord(m *sarama.ConsumerMessage) record {
 	}
 	return r
 }
+
+// saramaMember is a member of a group; it is called with what it has for as long as the group stays as it is.
+type saramaMember struct{ hear func(int32, int64, []byte) }
+
+func (saramaMember) Setup(sarama.ConsumerGroupSession) error   { return nil }
+func (saramaMember) Cleanup(sarama.ConsumerGroupSession) error { return nil }
+
+func (m saramaMember) ConsumeClaim(session sarama.ConsumerGroupSession, claim sarama.ConsumerGroupClaim) error {
+	for message := range claim.Messages() {
+		m.hear(message.Partition, message.Offset, message.Value)
+		session.MarkMessage(message, "")
+	}
+	return nil
+}
+
+func (s saramaClient) member(ctx context.Context, j join, hear func(int32, int64, []byte)) error {
+	config := s.config()
+	config.ClientID = j.member
+	config.Consumer.Offsets.Initial = sarama.OffsetOldest
+	config.Consumer.IsolationLevel = sarama.ReadCommitted
+	config.Consumer.Group.Session.Timeout = sessionTimeout
+	config.Consumer.Group.Heartbeat.Interval = heartbeatInterval
+	strategy := sarama.NewBalanceStrategySticky()
+	if j.protocol == "range" {
+		strategy = sarama.NewBalanceStrategyRange()
+	}
+	config.Consumer.Group.Rebalance.GroupStrategies = []sarama.BalanceStrategy{strategy}
+	config.Consumer.Return.Errors = false // Consume returns those that end it
+	group, err := sarama.NewConsumerGroup(s.brokers, j.group, config)
+	if err != nil {
+		return err
+	}
+	for ctx.Err() == nil && err == nil {
+		err = group.Consume(ctx, []string{j.topic}, saramaMember{hear})
+	}
+	if closing := group.Close(); err == nil {
+		err = closing
+	}
+	return err
+}
+
+func (s saramaClient) transact(t transactions) error {
+	config := s.config()
+	config.Producer.Transaction.ID = t.ID
+	producer, err := sarama.NewSyncProducer(s.brokers, config)
+	if err != nil {
+		return err
+	}
+	send := func(value string) error {
+		if err := producer.BeginTxn(); err != nil {
+			return err
+		}
+		_, _, err := producer.SendMessage(&sarama.ProducerMessage{
+			Topic: t.Topic, Partition: t.Partition, Value: sarama.StringEncoder(value),
+		})
+		return err
+	}
+	for i, value := range t.Values {
+		err := send("aborted")
+		if err == nil {
+			err = producer.AbortTxn()
+		}
+		if err == nil {
+			err = send(value)
+		}
+		if err == nil {
+			err = producer.AddOffsetsToTxn(map[string][]*sarama.PartitionOffsetMetadata{
+				t.Source: {{Partition: 0, Offset: int64(i + 1)}},
+			}, t.Group)
+		}
+		if err == nil {
+			err = producer.CommitTxn()
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return producer.Close()
+}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/segmentio/kafka-go"
@@ -62,6 +63,30 @@ func (s kafkaGo) consume(ctx context.Context, from start) ([]record, error) {
 			return records, nil
 		}
 	}
+}
+
+func (s kafkaGo) member(ctx context.Context, j join, hear func(int32, int64, []byte)) error {
+	reader := kafka.NewReader(kafka.ReaderConfig{
+		Brokers: s.brokers, GroupID: j.group, Topic: j.topic, MinBytes: 1, MaxBytes: maxMessageBytes, MaxWait: fetchWait,
+		Dialer:         &kafka.Dialer{ClientID: j.member, Timeout: sessionTimeout},
+		GroupBalancers: []kafka.GroupBalancer{kafka.RangeGroupBalancer{}}, // it has no other that is sticky or usual
+		SessionTimeout: sessionTimeout, HeartbeatInterval: heartbeatInterval,
+		StartOffset: kafka.FirstOffset, IsolationLevel: kafka.ReadCommitted,
+	})
+	for {
+		m, err := reader.ReadMessage(ctx) // commits
+		if ctx.Err() != nil {
+			return reader.Close()
+		}
+		if err != nil {
+			return err
+		}
+		hear(int32(m.Partition), m.Offset, m.Value)
+	}
+}
+
+func (kafkaGo) transact(transactions) error {
+	return errors.New("segmentio/kafka-go has no transactional producer")
 }
 
 // bounds are the offsets [first, end) to read.

@@ -19,6 +19,8 @@ import org.apache.kafka.common.header.Header;
  * <pre>
  * Exchange clients|spring produce BROKERS    < a line {"topic":"t","codec":"gzip"}, then its records, one a line
  * Exchange clients|spring consume BROKERS    < lines TOPIC offset:N or TOPIC time:MS
+ * Exchange clients|spring members BROKERS    < lines join MEMBER GROUP TOPIC PROTOCOL or leave MEMBER
+ * Exchange clients|spring transact BROKERS   < lines as Transactions has them
  * </pre>
  *
  * A record is a line of JSON: key, value and header values are in base64 or null. It is written to partition 0 and has
@@ -34,6 +36,12 @@ public final class Exchange {
         /** Reads partition 0 from a start up to its end. */
         void consume(String topic, Start start, Consumer<ConsumerRecord<byte[], byte[]>> emit) throws Exception;
 
+        /** Has a member join a group, until it is closed. */
+        AutoCloseable join(Members.Join join, Members.Hearer hearer);
+
+        /** A producer for transactions with an id. */
+        Transactions.Producer transactions(String id);
+
         @Override
         void close();
     }
@@ -47,13 +55,15 @@ public final class Exchange {
 
     public static void main(String[] args) throws Exception {
         if (args.length != 3) {
-            throw new IllegalArgumentException("usage: Exchange clients|spring produce|consume BROKERS");
+            throw new IllegalArgumentException("usage: Exchange clients|spring produce|consume|members|transact BROKERS");
         }
         try (Library library = args[0].equals("spring") ? new SpringKafka(args[2]) : new KafkaClients(args[2])) {
-            if (args[1].equals("produce")) {
-                produce(library);
-            } else {
-                consume(library);
+            switch (args[1]) {
+                case "produce" -> produce(library);
+                case "consume" -> consume(library);
+                case "members" -> Members.run(library);
+                case "transact" -> Transactions.run(library, args[2]);
+                default -> throw new IllegalArgumentException(args[1]);
             }
         }
     }

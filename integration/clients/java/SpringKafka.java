@@ -5,7 +5,9 @@ import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.TimeUnit;
 import java.util.function.Consumer;
+import org.apache.kafka.clients.consumer.ConsumerGroupMetadata;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
+import org.apache.kafka.clients.consumer.OffsetAndMetadata;
 import org.apache.kafka.clients.producer.ProducerConfig;
 import org.apache.kafka.clients.producer.ProducerRecord;
 import org.apache.kafka.common.TopicPartition;
@@ -26,9 +28,11 @@ import org.springframework.kafka.core.DefaultKafkaConsumerFactory;
 import org.springframework.kafka.core.DefaultKafkaProducerFactory;
 import org.springframework.kafka.core.KafkaTemplate;
 import org.springframework.kafka.core.ProducerFactory;
+import org.springframework.kafka.listener.AcknowledgingMessageListener;
 import org.springframework.kafka.listener.ContainerProperties;
+import org.springframework.kafka.listener.KafkaMessageListenerContainer;
 
-/** A Spring application with templates, and listeners of partitions that are assigned by hand. */
+/** A Spring application with templates, and listeners of partitions that are assigned by hand or by a group. */
 final class SpringKafka implements Exchange.Library {
     private static final long PATIENCE_SECONDS = 120; // ends what hangs; nothing here takes as long
 
@@ -78,6 +82,60 @@ final class SpringKafka implements Exchange.Library {
     }
 
     @Override
+    public AutoCloseable join(Members.Join join, Members.Hearer hearer) {
+        var container = new ContainerProperties(join.topic());
+        container.setAckMode(ContainerProperties.AckMode.MANUAL);
+        container.setMessageListener((AcknowledgingMessageListener<String, String>) (record, acknowledgment) -> {
+            hearer.hear(record.partition(), record.offset(), record.value());
+            acknowledgment.acknowledge();
+        });
+        String brokers = context.getEnvironment().getProperty("brokers");
+        var member = new KafkaMessageListenerContainer<>(
+                new DefaultKafkaConsumerFactory<String, String>(join.settings(brokers)), container);
+        member.start();
+        return member::stop;
+    }
+
+    @Override
+    public Transactions.Producer transactions(String id) {
+        Map<String, Object> settings = KafkaClients.producerSettings(context.getEnvironment().getProperty("brokers"));
+        var factory = new DefaultKafkaProducerFactory<byte[], byte[]>(settings);
+        factory.setTransactionIdPrefix(id);
+        var template = new KafkaTemplate<>(factory);
+        return new Transactions.Producer() {
+            @Override
+            public void abort(ProducerRecord<byte[], byte[]> record) {
+                var refusal = new IllegalStateException("aborted as asked");
+                try {
+                    template.executeInTransaction(operations -> {
+                        operations.send(record).join();
+                        throw refusal;
+                    });
+                } catch (IllegalStateException e) {
+                    if (e != refusal) {
+                        throw e;
+                    }
+                }
+            }
+
+            @Override
+            public void commit(ProducerRecord<byte[], byte[]> record, Map<TopicPartition, OffsetAndMetadata> offsets,
+                    ConsumerGroupMetadata group) {
+                template.executeInTransaction(operations -> {
+                    operations.send(record);
+                    operations.sendOffsetsToTransaction(offsets, group);
+                    return true;
+                });
+            }
+
+            @Override
+            public void close() {
+                factory.destroy();
+            }
+        };
+    }
+
+    @Override
     public void close() {
         asker.close();
         context.close();
@@ -103,10 +161,6 @@ final class SpringKafka implements Exchange.Library {
         ConcurrentKafkaListenerContainerFactory<byte[], byte[]> kafkaListenerContainerFactory() {
             var factory = new ConcurrentKafkaListenerContainerFactory<byte[], byte[]>();
             factory.setConsumerFactory(consumerFactory());
-            // Nothing is committed: that takes a group.
-            factory.getContainerProperties().setAckMode(ContainerProperties.AckMode.MANUAL);
-            factory.getContainerProperties().setAssignmentCommitOption(
-                    ContainerProperties.AssignmentCommitOption.NEVER);
             return factory;
         }
 

@@ -1,19 +1,13 @@
-// Produces and consumes with kafkajs for the client tests: see program_test.go.
-//
-// The consumer of kafkajs always joins a group. What it reads with, under the group, reads here: its cluster and brokers,
-// which send and decode its fetches.
+// Produces and consumes with kafkajs for the client tests: see program_test.go, members_test.go, transactions_test.go.
 'use strict'
 
 const fs = require('fs')
+const readline = require('readline')
 
 // The plug-in for lz4 needs a compiled module, or this one of the same package, which browsers get.
 require.cache[require.resolve('lz4/lib/utils.js')] = { exports: require('lz4/lib/utils-js.js') }
 
 const { CompressionCodecs, CompressionTypes, Kafka, logLevel } = require('kafkajs')
-const Cluster = require('kafkajs/src/cluster')
-const LoggerConsole = require('kafkajs/src/loggers/console')
-const { createLogger } = require('kafkajs/src/loggers')
-const defaultSocketFactory = require('kafkajs/src/network/socketFactory')
 const LZ4 = require('kafkajs-lz4')
 const Snappy = require('kafkajs-snappy')
 const zstd = require('@bokuweb/zstd-wasm')
@@ -82,81 +76,140 @@ function headersOf(record) {
   return headers
 }
 
-async function consume(kafka, cluster, lines) {
+// consume reads all topics at once, as joining a group takes a while, and each as often as there are starts.
+async function consume(kafka, lines) {
   const admin = kafka.admin()
   await admin.connect()
-  await cluster.connect()
-  for (const line of lines) {
-    const [topic, start] = line.split(' ')
-    const [kind, at] = start.split(':')
-    let offset = at
-    if (kind === 'time') {
-      const found = await admin.fetchTopicOffsetsByTimestamp(topic, Number(at))
-      offset = found[0].offset
-    }
-    await cluster.addTargetTopic(topic)
-    await read(cluster, topic, BigInt(offset))
-    process.stdout.write('\n')
-  }
-  await cluster.disconnect()
+  const starts = await Promise.all(lines.map(line => startOf(admin, line)))
   await admin.disconnect()
-}
-
-// read prints the records of partition 0 from an offset to the end.
-async function read(cluster, topic, offset) {
-  const broker = await cluster.findBroker({ nodeId: leaderOf(cluster, topic) })
-  for (;;) {
-    const answer = await broker.fetch({
-      maxWaitTime: 50,
-      maxBytes: maxMessageBytes,
-      isolationLevel: 0,
-      topics: [{ topic, partitions: [{ partition: 0, fetchOffset: String(offset), maxBytes: maxMessageBytes }] }],
-    })
-    const partition = answer.responses[0].partitions[0]
-    for (const message of partition.messages) {
-      if (BigInt(message.offset) < offset) {
-        continue // a batch is fetched whole
-      }
-      offset = BigInt(message.offset) + 1n
-      const headers = Object.entries(message.headers).flatMap(([name, values]) =>
-        [values].flat().map(value => ({ name, value: encode(value) }))
-      )
-      process.stdout.write(JSON.stringify({
-        offset: Number(message.offset),
-        timestamp: Number(message.timestamp),
-        key: encode(message.key),
-        value: encode(message.value),
-        headers,
-      }) + '\n')
+  const rounds = []
+  for (const start of starts) {
+    let round = rounds.find(round => !round.has(start.topic))
+    if (round === undefined) {
+      rounds.push((round = new Map()))
     }
-    if (offset >= BigInt(partition.highWatermark)) {
-      return
-    }
+    round.set(start.topic, start)
+  }
+  await Promise.all(rounds.map((round, i) => readRound(kafka, `exchange-${i}`, round)))
+  for (const { read } of starts) {
+    process.stdout.write(read.map(record => JSON.stringify(record) + '\n').join('') + '\n')
   }
 }
 
-function leaderOf(cluster, topic) {
-  return cluster.findTopicPartitionMetadata(topic).find(partition => partition.partitionId === 0).leader
+// startOf is where reading begins and ends, and what has been read.
+async function startOf(admin, line) {
+  const [topic, start] = line.split(' ')
+  const [kind, at] = start.split(':')
+  const [{ high }] = await admin.fetchTopicOffsets(topic)
+  const offset = kind === 'time' ? (await admin.fetchTopicOffsetsByTimestamp(topic, Number(at)))[0].offset : at
+  return { topic, offset: BigInt(offset), end: BigInt(high), read: [] }
+}
+
+// readRound reads topics, each from its start to its end, as the one member of a group.
+async function readRound(kafka, groupId, round) {
+  const consumer = kafka.consumer({
+    groupId, maxWaitTimeInMs: 50, maxBytes: 4 * maxMessageBytes, maxBytesPerPartition: maxMessageBytes,
+  })
+  await consumer.connect()
+  await consumer.subscribe({ topics: [...round.keys()], fromBeginning: true })
+  const missing = new Set([...round.values()].filter(start => start.offset < start.end))
+  await new Promise((resolve, reject) => {
+    consumer.on(consumer.events.CRASH, ({ payload }) => reject(payload.error))
+    consumer.run({
+      eachMessage: async ({ topic, message }) => {
+        const start = round.get(topic)
+        if (BigInt(message.offset) < start.offset || !missing.has(start)) {
+          return
+        }
+        start.read.push(recordOf(message))
+        if (BigInt(message.offset) + 1n >= start.end) {
+          missing.delete(start)
+        }
+        if (missing.size === 0) {
+          resolve()
+        }
+      },
+    }).catch(reject)
+    for (const start of missing) {
+      consumer.seek({ topic: start.topic, partition: 0, offset: String(start.offset) })
+    }
+  })
+  await consumer.disconnect()
+}
+
+function recordOf(message) {
+  return {
+    offset: Number(message.offset),
+    timestamp: Number(message.timestamp),
+    key: encode(message.key),
+    value: encode(message.value),
+    headers: Object.entries(message.headers).flatMap(([name, values]) =>
+      [values].flat().map(value => ({ name, value: encode(value) }))
+    ),
+  }
+}
+
+// members has members of groups join and leave as the lines of stdin say.
+async function members(kafka) {
+  const tell = message => process.stdout.write(JSON.stringify(message) + '\n')
+  const running = new Map()
+  for await (const line of readline.createInterface({ input: process.stdin })) {
+    const [verb, member, group, topic] = line.split(' ')
+    if (verb === 'leave') {
+      await running.get(member).disconnect()
+      tell({ member, left: true })
+      continue
+    }
+    const consumer = kafka(member).consumer({
+      groupId: group, sessionTimeout: 6000, heartbeatInterval: 500, maxWaitTimeInMs: 50,
+    })
+    running.set(member, consumer)
+    await consumer.connect()
+    await consumer.subscribe({ topic, fromBeginning: true })
+    await consumer.run({
+      eachMessage: async ({ partition, message }) =>
+        tell({ member, partition, offset: Number(message.offset), value: message.value.toString() }),
+    })
+  }
+}
+
+// transact does a transaction for each value, after one that it aborts.
+async function transact(kafka, { id, topic, partition, source, group, values }) {
+  const producer = kafka.producer({ transactionalId: id, idempotent: true, maxInFlightRequests: 1 })
+  await producer.connect()
+  for (const [i, value] of values.entries()) {
+    const refused = await producer.transaction()
+    await refused.send({ topic, messages: [{ partition, value: 'aborted' }] })
+    await refused.abort()
+    const transaction = await producer.transaction()
+    await transaction.send({ topic, messages: [{ partition, value }] })
+    await transaction.sendOffsets({
+      consumerGroupId: group,
+      topics: [{ topic: source, partitions: [{ partition: 0, offset: String(i + 1) }] }],
+    })
+    await transaction.commit()
+  }
+  await producer.disconnect()
 }
 
 async function main() {
   const [verb, brokers] = process.argv.slice(2)
-  const lines = fs.readFileSync(0, 'utf8').split('\n').filter(line => line !== '')
-  const options = { brokers: brokers.split(','), connectionTimeout: 10_000, clientId: 'exchange' }
-  const kafka = new Kafka({ ...options, logLevel: logLevel.ERROR })
-  await zstd.init()
-  if (verb === 'produce') {
-    return produce(kafka, lines)
+  const client = clientId =>
+    new Kafka({ brokers: brokers.split(','), connectionTimeout: 10_000, clientId, logLevel: logLevel.ERROR })
+  if (verb === 'members') {
+    return members(client)
   }
-  const cluster = new Cluster({
-    ...options,
-    logger: createLogger({ level: logLevel.ERROR, logCreator: LoggerConsole }),
-    socketFactory: defaultSocketFactory(),
-    metadataMaxAge: 300_000,
-    allowAutoTopicCreation: false,
-    isolationLevel: 0,
-  })
-  return consume(kafka, cluster, lines)
+  const lines = fs.readFileSync(0, 'utf8').split('\n').filter(line => line !== '')
+  await zstd.init()
+  switch (verb) {
+    case 'produce':
+      return produce(client('exchange'), lines)
+    case 'consume':
+      return consume(client('exchange'), lines)
+    case 'transact':
+      return transact(client('exchange'), JSON.parse(lines[0]))
+  }
+  throw new Error(`${verb} is none of produce, consume, members and transact`)
 }
 
 main().catch(error => {
