@@ -28,7 +28,8 @@ BLOCKS ?= 0
 SCRATCH ?= $(CACHE)/bench
 # What `make race` tests. All of it by default; `make ci` looks where goroutines meet, which is what time allows.
 RACE ?= ./...
-RACE_CI := . ./broker/api ./broker/purgatory ./broker/replica ./broker/server ./broker/storage ./broker/wire \
+RACE_CI := . ./broker/api ./broker/coordinator ./broker/group/... ./broker/purgatory ./broker/replica ./broker/server \
+	./broker/storage ./broker/txn ./broker/wire \
 	./integration ./internal/network ./internal/vfs ./metastore/... ./retention ./tiering/...
 
 # The integration tests are told where everything is.
