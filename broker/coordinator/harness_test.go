@@ -136,6 +136,12 @@ func (j *memoryJournal) EpochEnd(epoch kafka.LeaderEpoch) (kafka.LeaderEpoch, in
 	return known, end
 }
 
+func (j *memoryJournal) breakReads(err error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.broken = err
+}
+
 // release commits what was held back, and says so.
 func (j *memoryJournal) release(r *Runtime, partition int32) {
 	j.mu.Lock()

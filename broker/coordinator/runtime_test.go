@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -22,10 +23,12 @@ type bench struct {
 	runtime *Runtime
 	store   *memoryStore
 	log     *memoryLog
+	stop    func()
+
+	mu      sync.Mutex // guards the fields below, which the shard's goroutine uses
 	loaded  int
 	lost    int
 	failing error // of Loaded
-	stop    func()
 }
 
 func newBench(t *testing.T) *bench {
@@ -33,11 +36,17 @@ func newBench(t *testing.T) *bench {
 	b.runtime = New(Options{
 		Topic: "t", Store: b.store, Logger: discard, Registerer: prometheus.NewRegistry(),
 		Loaded: func(s *Shard) error {
+			b.mu.Lock()
+			defer b.mu.Unlock()
 			b.loaded++
 			s.State = content(t, s)
 			return b.failing
 		},
-		Lost: func(*Shard) { b.lost++ },
+		Lost: func(*Shard) {
+			b.mu.Lock()
+			defer b.mu.Unlock()
+			b.lost++
+		},
 	})
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error)
@@ -50,6 +59,27 @@ func newBench(t *testing.T) *bench {
 	}
 	b.runtime.SetTopic(kafka.TopicID{9}, 1)
 	return b
+}
+
+// counts tells how often a shard was loaded and lost.
+func (b *bench) counts() (loaded, lost int) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.loaded, b.lost
+}
+
+func (b *bench) failLoads(err error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.failing = err
+}
+
+// stateOf is what Loaded has made of a shard.
+func stateOf(s *Shard) []string {
+	s.Lock()
+	defer s.Unlock()
+	state, _ := s.State.([]string)
+	return state
 }
 
 // lead begins an epoch and waits until there is nothing more to do.
@@ -166,7 +196,7 @@ func TestAShardServesOnceItHasAllThatWasThere(t *testing.T) {
 		if serving, loading := b.runtime.Shards(); len(serving) != 1 || serving[0] != shard || loading {
 			t.Errorf("%d shards serve, others load: %v", len(serving), loading)
 		}
-		if got := shard.State; !slices.Equal(got.([]string), []string{"a=1", "b=2"}) {
+		if got := stateOf(shard); !slices.Equal(got, []string{"a=1", "b=2"}) {
 			t.Errorf("it was loaded with %v", got)
 		}
 		if partition, ok := b.runtime.PartitionOf("a group"); !ok || partition != shard.Partition() || shard.Epoch() != 2 {
@@ -193,8 +223,9 @@ func TestWhoLosesTheLeadershipAnswersNotCoordinator(t *testing.T) {
 				settled(t, waiting, kafka.NotCoordinator)
 				shard.Lock()
 				defer shard.Unlock()
-				if err := shard.Serving(); !errors.Is(err, kafka.NotCoordinator) || shard.State != nil || b.lost != 1 {
-					t.Errorf("afterwards the shard says %v, with state %v, lost %d times", err, shard.State, b.lost)
+				_, lost := b.counts()
+				if err := shard.Serving(); !errors.Is(err, kafka.NotCoordinator) || shard.State != nil || lost != 1 {
+					t.Errorf("afterwards the shard says %v, with state %v, lost %d times", err, shard.State, lost)
 				}
 				if _, err := shard.Append(nil, set("a", "2")); !errors.Is(err, kafka.NotCoordinator) {
 					t.Errorf("it appends: %v", err)
@@ -213,13 +244,13 @@ func TestTermsFollowEachOther(t *testing.T) {
 		shard := b.find(kafka.None)
 		settled(t, b.write(shard, set("a", "1")), kafka.None)
 		b.lead(1)
-		if b.find(kafka.None) != shard || b.loaded != 1 {
+		if loaded, _ := b.counts(); b.find(kafka.None) != shard || loaded != 1 {
 			t.Error("the same leadership was begun twice")
 		}
 		b.lead(2)
 		next := b.find(kafka.None)
-		if next == shard || b.loaded != 2 || !slices.Equal(next.State.([]string), []string{"a=1"}) {
-			t.Errorf("loaded %d times, with %v", b.loaded, next.State)
+		if loaded, _ := b.counts(); next == shard || loaded != 2 || !slices.Equal(stateOf(next), []string{"a=1"}) {
+			t.Errorf("loaded %d times, with %v", loaded, stateOf(next))
 		}
 		b.runtime.Resign(0)
 		b.find(kafka.NotCoordinator)
@@ -264,25 +295,26 @@ func TestAShardThatFailsIsTriedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
 		defer b.stop()
-		b.failing = errors.New("no such format")
+		b.failLoads(errors.New("no such format"))
 		journal := b.lead(1)
 		b.find(kafka.NotCoordinator)
-		b.failing = nil
+		b.failLoads(nil)
 		time.Sleep(retryAfter)
 		synctest.Wait()
 		shard := b.find(kafka.None)
 		b.log.held = true
 		waiting := b.write(shard, set("a", "1"))
-		journal.broken = kafka.KafkaStorageError
+		journal.breakReads(kafka.KafkaStorageError)
 		journal.release(b.runtime, 0)
 		settled(t, waiting, kafka.NotCoordinator)
-		if b.find(kafka.NotCoordinator); b.state() != "failed" || b.lost != 1 {
-			t.Errorf("the shard is %s, lost %d times", b.state(), b.lost)
+		b.find(kafka.NotCoordinator)
+		if _, lost := b.counts(); b.state() != "failed" || lost != 1 {
+			t.Errorf("the shard is %s, lost %d times", b.state(), lost)
 		}
-		journal.broken = nil
+		journal.breakReads(nil)
 		time.Sleep(retryAfter)
 		synctest.Wait()
-		if got := b.find(kafka.None).State; !slices.Equal(got.([]string), []string{"a=1"}) {
+		if got := stateOf(b.find(kafka.None)); !slices.Equal(got, []string{"a=1"}) {
 			t.Errorf("what was appended is %v", got)
 		}
 	})
@@ -302,8 +334,9 @@ func TestAStateThatDoesNotAgreeIsLoadedAgain(t *testing.T) {
 		}
 		shard.Unlock()
 		synctest.Wait()
-		if got := b.find(kafka.None).State; !slices.Equal(got.([]string), []string{"a=1"}) || b.loaded != 2 {
-			t.Errorf("loaded %d times, with %v", b.loaded, got)
+		got := stateOf(b.find(kafka.None))
+		if loaded, _ := b.counts(); !slices.Equal(got, []string{"a=1"}) || loaded != 2 {
+			t.Errorf("loaded %d times, with %v", loaded, got)
 		}
 	})
 }
@@ -319,8 +352,8 @@ func TestADrainedRuntimeAnswersWhatWasAppended(t *testing.T) {
 		waiting := b.write(shard, set("a", "1"))
 		b.runtime.Drain()
 		b.find(kafka.CoordinatorNotAvailable)
-		if b.lost != 1 {
-			t.Errorf("lost %d times", b.lost)
+		if _, lost := b.counts(); lost != 1 {
+			t.Errorf("lost %d times", lost)
 		}
 		b.lead(2) // begins nothing any more
 		journal.release(b.runtime, 0)
