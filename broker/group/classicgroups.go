@@ -93,7 +93,7 @@ func (c *Coordinator) Sync(request *kmsg.SyncGroupRequest) *Answer {
 		if consumers != nil {
 			return consumers.Sync(t.now, t.waiter, request)
 		}
-		return group.Sync(t.now, t.waiter, request), nil
+		return group.Sync(t.waiter, request), nil
 	})
 }
 

@@ -210,7 +210,7 @@ func TestWhoWaitsForAWriteIsAnsweredOnceWhenTheNodeStops(t *testing.T) {
 		request := kmsg.NewPtrSyncGroupRequest()
 		request.MemberID, request.Generation = m.id, m.generation
 		syncing := b.event("g", func(t turn, group *classic.Group) machine.Step {
-			return group.Sync(t.now, t.waiter, request)
+			return group.Sync(t.waiter, request)
 		})
 		b.coordinator.Runtime().Drain()
 		if got := answered[*kmsg.HeartbeatResponse](b, syncing).ErrorCode; kafka.Errno(got) != kafka.NotCoordinator {

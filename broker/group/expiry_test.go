@@ -64,7 +64,7 @@ func (m *member) sync() {
 	request.Version, request.Group, request.MemberID, request.Generation = 3, m.group, m.id, m.generation
 	request.GroupAssignment = []kmsg.SyncGroupRequestGroupAssignment{{MemberID: m.id, MemberAssignment: []byte("all")}}
 	synced := answered[*kmsg.SyncGroupResponse](m.b, m.b.event(m.group, func(t turn, group *classic.Group) machine.Step {
-		return group.Sync(t.now, t.waiter, request)
+		return group.Sync(t.waiter, request)
 	}))
 	if synced.ErrorCode != 0 {
 		m.b.t.Fatal(kafka.Errno(synced.ErrorCode))

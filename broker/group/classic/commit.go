@@ -8,8 +8,9 @@ import (
 	"github.com/firnlog/firn/internal/kafka"
 )
 
-// CheckCommit tells whether offsets may be committed: by a member of the generation or, without one, into a group that is
-// empty. Transactions of old clients say nothing of a member and are always accepted. A commit keeps the session alive.
+// CheckCommit tells whether offsets may be committed: by a member of the generation or, without one, into a group that
+// is empty. Transactions of old clients say nothing of a member and are always accepted. A commit keeps the session
+// alive.
 func (g *Group) CheckCommit(now time.Time, by machine.Committer) (machine.PartitionCheck, error) {
 	if by.Generation < 0 && g.state == Empty {
 		return nil, nil
@@ -62,8 +63,8 @@ func (g *Group) Summary() machine.Summary {
 	}
 }
 
-// subscribed tells of a topic whether the members read it. Consumers whose subscription is not known may read any. Others
-// than consumers do not subscribe.
+// subscribed tells of a topic whether the members read it. Consumers whose subscription is not known may read any.
+// Others than consumers do not subscribe.
 func (g *Group) subscribed() func(topic string) bool {
 	if g.protocolType != consumerProtocol {
 		return func(string) bool { return false }

@@ -31,8 +31,9 @@ const (
 // consumerProtocol is the protocol type of consumers, the only one whose metadata a coordinator can read.
 const consumerProtocol = "consumer"
 
-// newMemberTimeout is how long a new member may wait in its first JoinGroup. It has no session yet: it does not know its
-// id and cannot send heartbeats. One that has gone away meanwhile would stay for ever; one that is still there asks again.
+// newMemberTimeout is how long a new member may wait in its first JoinGroup. It has no session yet: it does not know
+// its id and cannot send heartbeats. One that has gone away meanwhile would stay for ever; one that is still there asks
+// again.
 const newMemberTimeout = 5 * time.Minute
 
 // unknownTime is a state timestamp of a record that has none.

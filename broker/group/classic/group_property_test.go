@@ -61,7 +61,7 @@ func (c *chaos) step(event string) {
 				MemberID: m.id, MemberAssignment: []byte(m.id),
 			})
 		}
-		c.carryOut(c.group.Sync(c.now, c.waiter(), request))
+		c.carryOut(c.group.Sync(c.waiter(), request))
 	case "heartbeat":
 		request := kmsg.NewPtrHeartbeatRequest()
 		request.MemberID, request.InstanceID = c.who()

@@ -25,8 +25,8 @@ type Join struct {
 }
 
 // Join lets a member in, or lets it join again, which it has to in each rebalance. A member without an id gets one, and
-// has to come back with it (KIP-394), unless it is static or its version is older. The answer usually comes at the end of
-// the rebalance that this begins.
+// has to come back with it (KIP-394), unless it is static or its version is older. The answer usually comes at the end
+// of the rebalance that this begins.
 func (g *Group) Join(now time.Time, j Join) machine.Step {
 	var step machine.Step
 	if response := g.joinGroup(now, j, &step); response != nil {
@@ -154,8 +154,8 @@ func (g *Group) joinAgain(now time.Time, j Join, m *member, step *machine.Step) 
 	return nil
 }
 
-// update takes over what a member says now, and lets its waiter wait. One that waited before is of a connection that the
-// client has given up.
+// update takes over what a member says now, and lets its waiter wait. One that waited before is of a connection that
+// the client has given up.
 func (g *Group) update(m *member, j Join, step *machine.Step) {
 	g.answerJoin(m, joinError(kafka.RebalanceInProgress, m.id), step)
 	g.count(m, -1)

@@ -9,11 +9,12 @@ import (
 	"github.com/firnlog/firn/internal/kafka"
 )
 
-// manyLeaveVersion is the first version of LeaveGroup in which several members leave, each with its own error (KIP-345).
+// manyLeaveVersion is the first version of LeaveGroup in which several members leave, each with its own error
+// (KIP-345).
 const manyLeaveVersion = 3
 
-// Leave removes members. An administrator names static ones by their instance alone. The answer waits for the record of a
-// group that is empty now, so that it is also after a crash.
+// Leave removes members. An administrator names static ones by their instance alone. The answer waits for the record of
+// a group that is empty now, so that it is also after a crash.
 func (g *Group) Leave(now time.Time, waiter machine.Waiter, request *kmsg.LeaveGroupRequest) machine.Step {
 	var step machine.Step
 	leaving := request.Members

@@ -34,7 +34,8 @@ type protocol struct {
 	metadata []byte
 }
 
-// newProtocols copies what a request says, since its bytes are those of the frame. Of two with one name the first counts.
+// newProtocols copies what a request says, since its bytes are those of the frame. Of two with one name the first
+// counts.
 func newProtocols(list []kmsg.JoinGroupRequestProtocol) []protocol {
 	protocols := make([]protocol, 0, len(list))
 	for _, p := range list {

@@ -52,8 +52,8 @@ func loadMember(record *kmsg.GroupMetadataValueMember, chosen *string) *member {
 	return m
 }
 
-// write makes the step append the group's record, with its members' assignments or those that are given. durable is told
-// the outcome; it may be nil.
+// write makes the step append the group's record, with its members' assignments or those that are given. durable is
+// told the outcome; it may be nil.
 func (g *Group) write(step *machine.Step, assignments map[string][]byte,
 	durable func(now time.Time, err error) machine.Step,
 ) {

@@ -181,7 +181,7 @@ func (s *scenario) sync(args arguments) {
 		}
 	}
 	s.waiters++
-	s.carryOut(s.group.Sync(s.now, s.waiters, request))
+	s.carryOut(s.group.Sync(s.waiters, request))
 }
 
 func (s *scenario) leave(args arguments) {

@@ -16,8 +16,8 @@ type replacement struct {
 	skips  bool   // the version knows how to tell a leader that it need not assign (KIP-814)
 }
 
-// replaceStatic gives a static member a new id: its client was restarted. Who used the old one is fenced. A stable group
-// is not rebalanced for it, unless the member changes what the group would agree on.
+// replaceStatic gives a static member a new id: its client was restarted. Who used the old one is fenced. A stable
+// group is not rebalanced for it, unless the member changes what the group would agree on.
 func (g *Group) replaceStatic(now time.Time, j Join, m *member, newID string, step *machine.Step) {
 	g.answerJoin(m, joinError(kafka.FencedInstanceID, m.id), step)
 	g.answerSync(m, syncError(kafka.FencedInstanceID), step)

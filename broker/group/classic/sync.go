@@ -11,16 +11,16 @@ import (
 )
 
 // Sync gives a member its assignment, once the leader has sent it and it is written.
-func (g *Group) Sync(now time.Time, waiter machine.Waiter, request *kmsg.SyncGroupRequest) machine.Step {
+func (g *Group) Sync(waiter machine.Waiter, request *kmsg.SyncGroupRequest) machine.Step {
 	var step machine.Step
-	if response := g.syncGroup(now, waiter, request, &step); response != nil {
+	if response := g.syncGroup(waiter, request, &step); response != nil {
 		step.Replies = append(step.Replies, machine.Reply{Waiter: waiter, Response: response})
 	}
 	return step
 }
 
 // syncGroup returns the answer, or nil if the waiter waits.
-func (g *Group) syncGroup(now time.Time, waiter machine.Waiter, request *kmsg.SyncGroupRequest, step *machine.Step,
+func (g *Group) syncGroup(waiter machine.Waiter, request *kmsg.SyncGroupRequest, step *machine.Step,
 ) *kmsg.SyncGroupResponse {
 	m, err := g.member(request.MemberID, request.InstanceID)
 	switch {

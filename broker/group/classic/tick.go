@@ -47,8 +47,8 @@ func (g *Group) Tick(now time.Time) machine.Step {
 
 func due(deadline, now time.Time) bool { return !deadline.IsZero() && !deadline.After(now) }
 
-// expireSession removes a member that has been silent for too long. One to which the group owes an answer is not silent,
-// unless it is new: nobody would tell if it were gone.
+// expireSession removes a member that has been silent for too long. One to which the group owes an answer is not
+// silent, unless it is new: nobody would tell if it were gone.
 func (g *Group) expireSession(now time.Time, m *member, step *machine.Step) {
 	if !m.isNew && (m.join != 0 || m.sync != 0) {
 		m.session = time.Time{}

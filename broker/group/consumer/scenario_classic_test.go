@@ -87,7 +87,7 @@ func (s *scenario) classicSync(waiter machine.Waiter, args arguments) {
 				MemberID: request.MemberID, MemberAssignment: value.AppendTo(nil),
 			}}
 		}
-		s.carryOut(g.Sync(s.now, waiter, request))
+		s.carryOut(g.Sync(waiter, request))
 		return
 	}
 	request.Generation = args.number("generation", int(s.epochOf(request.MemberID)))
