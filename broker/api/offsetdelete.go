@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"slices"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
 
@@ -41,8 +42,21 @@ func (h *Handlers) offsetDelete(_ context.Context, req *wire.Request) wire.Reply
 	return awaitAll(req, []*promise{h.options.Groups.DeleteOffsets(&known)}, func(bodies []kmsg.Response) kmsg.Response {
 		resp := bodies[0].(*kmsg.OffsetDeleteResponse)
 		if resp.ErrorCode == 0 {
-			resp.Topics = append(resp.Topics, unknown...)
+			resp.Topics = mergeDeleted(unknown, resp.Topics)
 		}
 		return resp
 	})
+}
+
+// mergeDeleted puts what is said of a topic's partitions together.
+func mergeDeleted(unknown, known []kmsg.OffsetDeleteResponseTopic) []kmsg.OffsetDeleteResponseTopic {
+	for _, topic := range known {
+		at := slices.IndexFunc(unknown, func(other kmsg.OffsetDeleteResponseTopic) bool { return other.Topic == topic.Topic })
+		if at < 0 {
+			unknown = append(unknown, topic)
+			continue
+		}
+		unknown[at].Partitions = append(unknown[at].Partitions, topic.Partitions...)
+	}
+	return unknown
 }

@@ -214,9 +214,11 @@ func askDeleteGroups(s *script) {
 	}
 	req := kmsg.NewPtrDeleteGroupsRequest()
 	s.ask("none", req)
-	req.Groups = []string{s.topic("a"), s.topic("nobody"), s.topic("b"), ""}
+	req.Groups = []string{s.topic("a"), s.topic("nobody"), s.topic("b")}
 	s.ask("some", req)
 	s.ask("once more", req)
+	req.Groups = []string{""}
+	s.ask("one without a name", req)
 	s.askStored(s.topic("a"))
 	s.askStored(s.topic("c"))
 }
@@ -227,10 +229,12 @@ func askDescribeGroups(s *script) {
 	quiet[*kmsg.OffsetCommitResponse](s, s.commitOf(s.topic("g"), topic, 0), 9)
 	req := kmsg.NewPtrDescribeGroupsRequest()
 	s.ask("none", req)
-	req.Groups = []string{s.topic("g"), s.topic("nobody"), ""}
+	req.Groups = []string{s.topic("g"), s.topic("nobody")}
 	s.ask("some", req)
 	req.IncludeAuthorizedOperations = true
 	s.ask("with what may be done", req)
+	req.Groups = []string{""}
+	s.ask("one without a name", req)
 }
 
 func askListGroups(s *script) {

@@ -140,7 +140,7 @@ func either(condition bool, yes, no string) string {
 }
 
 // keyFields are the fields that name an element of a list. The first one that a struct has is its key.
-var keyFields = []string{"ApiKey", "Topic", "ResourceName", "Name", "Partition", "NodeID", "LastSequence"}
+var keyFields = []string{"ApiKey", "Group", "Topic", "ResourceName", "Name", "Partition", "NodeID", "LastSequence"}
 
 func (p *peer) keyed(list reflect.Value) map[string]reflect.Value {
 	elements := map[string]reflect.Value{}
@@ -199,7 +199,7 @@ func (p *peer) text(path string, v reflect.Value) string {
 	switch plain := fmt.Sprint(v.Interface()); name {
 	case "ErrorCode":
 		return codeName(int16(v.Int()))
-	case "Topic", "Name", "ResourceName":
+	case "Group", "Topic", "Name", "ResourceName":
 		return shorten(strings.TrimPrefix(plain, p.prefix))
 	case "MemberID", "LeaderID":
 		if of, _, made := strings.Cut(plain, "-"); made && (of == "differential" || of == "x") {
@@ -220,7 +220,7 @@ func (p *peer) text(path string, v reflect.Value) string {
 	case "SessionID", "quorum.LeaderEpoch", "quorum.HighWatermark", "quorum.LogEndOffset":
 		return either(v.Int() > 0, "some", plain)
 	case "LogAppendTime", "LastFetchTimestamp", "LastCaughtUpTimestamp", "quorum.LastFetchTimestamp",
-		"quorum.LastCaughtUpTimestamp", "ProducerID", "TotalBytes", "UsableBytes":
+		"quorum.LastCaughtUpTimestamp", "ProducerID", "TotalBytes", "UsableBytes", "StartTimestamp":
 		return either(v.CanInt() && v.Int() >= 0, "some", plain)
 	case "ReplicaDirectoryID", "ReplicaDirectory":
 		return either(v.IsZero(), "none", "some")
