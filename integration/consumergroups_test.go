@@ -152,8 +152,8 @@ func (m *groupMember) leave() {
 	<-m.done
 }
 
-// leaveForAWhile closes a static member as librdkafka and the Java client do it. kgo forgets to say which instance leaves,
-// and is not heard.
+// leaveForAWhile closes a static member as librdkafka and the Java client do it. kgo forgets to say which instance
+// leaves, and is not heard.
 func (m *groupMember) leaveForAWhile(group, instance string) {
 	s := m.ledger.s
 	memberID, _ := m.client.GroupMetadata()
@@ -308,8 +308,8 @@ func TestStaticConsumersReturn(t *testing.T) {
 	})
 }
 
-// A live group goes over to the consumer protocol with its first member of that, and back with the last: nothing is read
-// twice, and no partition has two readers.
+// A live group goes over to the consumer protocol with its first member of that, and back with the last: nothing is
+// read twice, and no partition has two readers.
 func TestConsumersGoOverToTheOtherProtocolAndBack(t *testing.T) {
 	run(t, 1, nil, func(s *scenario) {
 		s.createTopic("events", 4, nil)

@@ -40,9 +40,9 @@ func (h *Handlers) apiVersions(_ context.Context, req *wire.Request) wire.Reply 
 	return now(req, resp)
 }
 
-// featureLevels are the feature levels (KIP-584) that v3 and later carry, all of them at their highest. metadata.version is
-// the one that goes with the versions of the APIs: 4.2-IV1. Clients take the others as a promise of what coordinators do.
-// kraft.version says nothing here.
+// featureLevels are the feature levels (KIP-584) that v3 and later carry, all of them at their highest.
+// metadata.version is the one that goes with the versions of the APIs: 4.2-IV1. Clients take the others as a promise of
+// what coordinators do. kraft.version says nothing here.
 var featureLevels = [...]struct {
 	name     string
 	min, max int16

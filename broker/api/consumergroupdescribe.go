@@ -8,9 +8,9 @@ import (
 	"github.com/firnlog/firn/broker/wire"
 )
 
-// consumerGroupDescribe serves ConsumerGroupDescribe v0–v1 (KIP-848): groups of the consumer protocol with their members,
-// what they have and what they are to have. v1 tells which protocol a member speaks. A group of the classic protocol is
-// none of these.
+// consumerGroupDescribe serves ConsumerGroupDescribe v0–v1 (KIP-848): groups of the consumer protocol with their
+// members, what they have and what they are to have. v1 tells which protocol a member speaks. A group of the classic
+// protocol is none of these.
 func (h *Handlers) consumerGroupDescribe(_ context.Context, req *wire.Request) wire.Reply {
 	request, err := decode(req, kmsg.NewPtrConsumerGroupDescribeRequest())
 	if err != nil {

@@ -14,9 +14,9 @@ import (
 	"github.com/firnlog/firn/internal/kafka"
 )
 
-// ConsumerHeartbeat is all that members of the consumer protocol (KIP-848) have to say: they join, leave, subscribe, tell
-// what they have, and hear what they are to have. The first one of a group makes it; that of a classic group takes it over,
-// if the settings let it.
+// ConsumerHeartbeat is all that members of the consumer protocol (KIP-848) have to say: they join, leave, subscribe,
+// tell what they have, and hear what they are to have. The first one of a group makes it; that of a classic group takes
+// it over, if the settings let it.
 func (c *Coordinator) ConsumerHeartbeat(request *kmsg.ConsumerGroupHeartbeatRequest, client machine.Client) *Answer {
 	refuse := func(err error) kmsg.Response {
 		response := kmsg.NewPtrConsumerGroupHeartbeatResponse()

@@ -9,8 +9,8 @@ import (
 	"github.com/firnlog/firn/internal/kafka"
 )
 
-// consumerGroupCases are members of the consumer protocol (KIP-848). When exactly a member hears of its assignment is the
-// brokers' own business, so what is compared is what a member is told that has arrived.
+// consumerGroupCases are members of the consumer protocol (KIP-848). When exactly a member hears of its assignment is
+// the brokers' own business, so what is compared is what a member is told that has arrived.
 func consumerGroupCases() []testCase {
 	return []testCase{
 		{key: wire.KeyConsumerGroupHeartbeat, name: "what is wrong with it", run: askWrongHeartbeats},

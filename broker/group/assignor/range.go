@@ -5,10 +5,10 @@ import (
 	"slices"
 )
 
-// Range gives the subscribers of each topic contiguous ranges of its partitions, as equal as can be, the first subscribers
-// one more. Since the order of members is the same for every topic, topics with equally many partitions and the same
-// subscribers are co-partitioned: a member has the same numbers of all of them, as joins need. Static members come first,
-// by instance id, so that they keep their ranges when they come back under new member ids.
+// Range gives the subscribers of each topic contiguous ranges of its partitions, as equal as can be, the first
+// subscribers one more. Since the order of members is the same for every topic, topics with equally many partitions and
+// the same subscribers are co-partitioned: a member has the same numbers of all of them, as joins need. Static members
+// come first, by instance id, so that they keep their ranges when they come back under new member ids.
 func Range(group Group) map[string]Assignment {
 	members := slices.SortedFunc(slices.Values(group.Members), func(a, b Member) int {
 		switch {

@@ -8,9 +8,9 @@ import (
 )
 
 // Uniform balances the number of partitions of the members, and moves no more of them than that needs. If all members
-// subscribe to the same topics, any two of them differ by one partition at most, and no member loses a partition that it
-// could have kept. If not, no partition could go from its member to another subscriber of its topic that has at least two
-// fewer, unless that would take more than maxRounds rounds.
+// subscribe to the same topics, any two of them differ by one partition at most, and no member loses a partition that
+// it could have kept. If not, no partition could go from its member to another subscriber of its topic that has at
+// least two fewer, unless that would take more than maxRounds rounds.
 func Uniform(group Group) map[string]Assignment {
 	b := newBalance(group)
 	alike := b.alike()
@@ -24,8 +24,8 @@ func Uniform(group Group) map[string]Assignment {
 	return b.result()
 }
 
-// maxRounds bounds the rounds over all topics in which partitions are moved. Where the subscribers of each topic subscribe
-// to the same topics one round is enough; overlapping subscriptions get closer to balance with each.
+// maxRounds bounds the rounds over all topics in which partitions are moved. Where the subscribers of each topic
+// subscribe to the same topics one round is enough; overlapping subscriptions get closer to balance with each.
 const maxRounds = 16
 
 // balance is an assignment in the making. Members are known by their place, in the order of their ids.
@@ -158,8 +158,8 @@ func (b *balance) evenTopic(topic kafka.TopicID) bool {
 	}
 }
 
-// heaviest is the last partition of the member with the most partitions among those that own one of the topic; -1 if there
-// is none.
+// heaviest is the last partition of the member with the most partitions among those that own one of the topic; -1 if
+// there is none.
 func (b *balance) heaviest(topic kafka.TopicID) int {
 	owners, found := b.owners[topic], -1
 	for partition, owner := range owners {

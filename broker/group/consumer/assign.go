@@ -8,8 +8,8 @@ import (
 	"github.com/firnlog/firn/internal/kafka"
 )
 
-// assign computes the target of the group's epoch, unless the last one is too young: then it waits for Tick, so that many
-// members that come at once make for few targets.
+// assign computes the target of the group's epoch, unless the last one is too young: then it waits for Tick, so that
+// many members that come at once make for few targets.
 func (c *change) assign() {
 	if c.epoch <= c.targetEpoch || c.now.Before(c.nextAssignment()) {
 		return

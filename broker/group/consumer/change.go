@@ -10,8 +10,9 @@ import (
 	"github.com/firnlog/firn/internal/kafka"
 )
 
-// change is what one event does to a group. The group changes at once, so that each part of an event sees what the parts
-// before it did; what was before is kept until the records are appended, in case the event is refused or they are not.
+// change is what one event does to a group. The group changes at once, so that each part of an event sees what the
+// parts before it did; what was before is kept until the records are appended, in case the event is refused or they are
+// not.
 type change struct {
 	*Group
 	now      time.Time

@@ -17,8 +17,8 @@ import (
 const memberIDRequiredVersion = 4
 
 // Join lets a member of the classic protocol in, or lets it join again, as its heartbeats ask it to when it is to have
-// others than it has. Its assignment comes from the group's target, so it leads nothing, and waits for nobody. The group
-// has members: an empty one becomes one of the classic protocol first.
+// others than it has. Its assignment comes from the group's target, so it leads nothing, and waits for nobody. The
+// group has members: an empty one becomes one of the classic protocol first.
 func (g *Group) Join(now time.Time, j classic.Join) (machine.Step, error) {
 	c := g.begin(now)
 	request, id := j.Request, j.Request.MemberID
@@ -274,7 +274,8 @@ func (g *Group) LeaveClassic(now time.Time, waiter machine.Waiter, request *kmsg
 	return c.step()
 }
 
-// manyLeaveVersion is the first version of LeaveGroup in which several members leave, each with its own error (KIP-345).
+// manyLeaveVersion is the first version of LeaveGroup in which several members leave, each with its own error
+// (KIP-345).
 const manyLeaveVersion = 3
 
 func (g *Group) leavingClassic(leaving kmsg.LeaveGroupRequestMember) (*member, error) {

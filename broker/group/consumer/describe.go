@@ -12,7 +12,8 @@ const (
 	consumerMember int8 = 1
 )
 
-// Describe is what ConsumerGroupDescribe answers. Partitions of topics that are deleted are left out: they have no name.
+// Describe is what ConsumerGroupDescribe answers. Partitions of topics that are deleted are left out: they have no
+// name.
 func (g *Group) Describe() kmsg.ConsumerGroupDescribeResponseGroup {
 	topics := g.topics()
 	description := kmsg.NewConsumerGroupDescribeResponseGroup()

@@ -10,8 +10,8 @@ import (
 	"github.com/firnlog/firn/internal/kafka"
 )
 
-// resolveInterval is at least between two times that regular expressions are matched with all topics, since the metadata
-// changes all the time, and rarely by a topic. Kafka has the same.
+// resolveInterval is at least between two times that regular expressions are matched with all topics, since the
+// metadata changes all the time, and rarely by a topic. Kafka has the same.
 const resolveInterval = 10 * time.Second
 
 // expression is a regular expression and the topics that it matches.
@@ -48,8 +48,8 @@ func match(pattern *regexp.Regexp, topics Topics) []string {
 	return matched
 }
 
-// resolve makes sure that what a member subscribes to is resolved. What others subscribe to already is not resolved again:
-// all of a group's expressions are refreshed together, so that a new topic makes for one rebalance.
+// resolve makes sure that what a member subscribes to is resolved. What others subscribe to already is not resolved
+// again: all of a group's expressions are refreshed together, so that a new topic makes for one rebalance.
 func (c *change) resolve(regex string, topics Topics) error {
 	if _, known := c.expressions[regex]; known || regex == "" {
 		return nil

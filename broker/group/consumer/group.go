@@ -24,8 +24,8 @@ type Settings struct {
 	Classic classic.Settings
 }
 
-// Topics is what the cluster's metadata says of topics at one moment. Two of them are compared with ==: equal ones must say
-// the same.
+// Topics is what the cluster's metadata says of topics at one moment. Two of them are compared with ==: equal ones must
+// say the same.
 type Topics interface {
 	Named(name string) (Topic, bool)
 	WithID(id kafka.TopicID) (Topic, bool)
@@ -133,8 +133,8 @@ func (g *Group) subscribed() func(topic string) bool {
 	}
 }
 
-// Expiry keeps the offsets of topics that members read. Of others the time of the commit counts, as in Kafka: the records
-// of a group do not tell since when it has no members.
+// Expiry keeps the offsets of topics that members read. Of others the time of the commit counts, as in Kafka: the
+// records of a group do not tell since when it has no members.
 func (g *Group) Expiry() machine.Expiry { return machine.Expiry{Keep: g.subscribed()} }
 
 // CheckCommit tells whether offsets may be committed: by a member in its epoch, or from outside into a group without

@@ -32,9 +32,10 @@ type world struct {
 	came    int
 }
 
-// TestNoPartitionIsReadByTwoMembers lets members come, go, subscribe, lose answers and be slow, while topics change, writes
-// fail and the group is loaded from its journal. At no time do two members hold one partition; the journal always says what
-// the group is; and in the end, when nothing goes wrong any more, every member holds its target and nothing is left over.
+// TestNoPartitionIsReadByTwoMembers lets members come, go, subscribe, lose answers and be slow, while topics change,
+// writes fail and the group is loaded from its journal. At no time do two members hold one partition; the journal
+// always says what the group is; and in the end, when nothing goes wrong any more, every member holds its target and
+// nothing is left over.
 func TestNoPartitionIsReadByTwoMembers(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		w := &world{scenario: newScenario(t), t: rt}

@@ -65,8 +65,8 @@ func checkJoin(request *kmsg.ConsumerGroupHeartbeatRequest, invalid func(what st
 	return nil
 }
 
-// Heartbeat lets a member join, leave, subscribe to something else, or tell that it is alive and what it has; the answer
-// says what it is to have. The request has passed CheckHeartbeat. After an error the group is as before.
+// Heartbeat lets a member join, leave, subscribe to something else, or tell that it is alive and what it has; the
+// answer says what it is to have. The request has passed CheckHeartbeat. After an error the group is as before.
 func (g *Group) Heartbeat(now time.Time, h Heartbeat) (machine.Step, error) {
 	c := g.begin(now)
 	if h.Request.MemberEpoch == leaveEpoch || h.Request.MemberEpoch == staticLeaveEpoch {
@@ -166,8 +166,9 @@ func (g *Group) staticOwner(id, instanceID string) (*member, error) {
 	return m, nil
 }
 
-// checkEpoch tells whether a member knows its epoch. It may know the one before if the answer with the new one was lost,
-// which is believed if it has nothing that it should not have. Epoch 0 is that of a member that has lost everything.
+// checkEpoch tells whether a member knows its epoch. It may know the one before if the answer with the new one was
+// lost, which is believed if it has nothing that it should not have. Epoch 0 is that of a member that has lost
+// everything.
 func checkEpoch(m *member, request *kmsg.ConsumerGroupHeartbeatRequest) error {
 	switch epoch := request.MemberEpoch; {
 	case epoch == joinEpoch, epoch == m.epoch:
@@ -250,8 +251,8 @@ func (g *Group) hash(topics Topics) int64 {
 	return int64(h.Sum64())
 }
 
-// answer says how a member is to go on. The assignment is in it if the member asks for it, by saying everything of itself,
-// or if it has changed.
+// answer says how a member is to go on. The assignment is in it if the member asks for it, by saying everything of
+// itself, or if it has changed.
 func (g *Group) answer(request *kmsg.ConsumerGroupHeartbeatRequest, before, after *member) kmsg.Response {
 	response := kmsg.NewPtrConsumerGroupHeartbeatResponse()
 	response.MemberID, response.MemberEpoch = &after.id, after.epoch

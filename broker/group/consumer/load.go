@@ -8,7 +8,8 @@ import (
 )
 
 // Replay takes over what a record of the group says. The records of a group come in any order in which that of a member
-// (records.ConsumerMember) is before that of what it has (records.ConsumerCurrentMember), and after the last one Loaded.
+// (records.ConsumerMember) is before that of what it has (records.ConsumerCurrentMember), and after the last one
+// Loaded.
 func (g *Group) Replay(key records.Key, value []byte) error {
 	var err error
 	switch key.Kind {

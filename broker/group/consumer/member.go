@@ -101,7 +101,7 @@ func (g *Group) staticMember(instanceID string) *member {
 }
 
 func (p partitions) equal(other partitions) bool {
-	return maps.EqualFunc(p, other, func(a, b map[int32]int32) bool { return maps.Equal(a, b) })
+	return maps.EqualFunc(p, other, maps.Equal)
 }
 
 // add takes a partition in.

@@ -26,9 +26,9 @@ const (
 	Bidirectional Migration = "bidirectional"
 )
 
-// Upgrade makes a group of the consumer protocol of a classic one, for a member of that protocol that joins it. The members
-// of the classic group go on as members of the new one, with the partitions that they have; those that wait for an answer
-// are told to join again. After an error the classic group is as before.
+// Upgrade makes a group of the consumer protocol of a classic one, for a member of that protocol that joins it. The
+// members of the classic group go on as members of the new one, with the partitions that they have; those that wait for
+// an answer are told to join again. After an error the classic group is as before.
 func Upgrade(now time.Time, from *classic.Group, g *Group, h Heartbeat) (machine.Step, error) {
 	c := g.begin(now)
 	if err := c.takeOver(from); err != nil {
@@ -151,8 +151,8 @@ func (g *Group) consumers() int {
 	return count
 }
 
-// downgradeByReplacement makes a classic group of one whose last member of the consumer protocol is static and is replaced
-// by one of the classic protocol, which then joins that.
+// downgradeByReplacement makes a classic group of one whose last member of the consumer protocol is static and is
+// replaced by one of the classic protocol, which then joins that.
 func (g *Group) downgradeByReplacement(now time.Time, j classic.Join) (machine.Step, bool) {
 	if j.Request.InstanceID == nil || j.Request.MemberID != "" || !g.mayDowngrade(len(g.members)) {
 		return machine.Step{}, false
@@ -224,7 +224,8 @@ func (g *Group) commonProtocol() string {
 	return g.members[ids[0]].subscription.Classic.Protocols[0].Name
 }
 
-// encodeAssignment writes an assignment in the format of classic consumers, in the version of the member's subscription.
+// encodeAssignment writes an assignment in the format of classic consumers, in the version of the member's
+// subscription.
 func encodeAssignment(topics Topics, m *member, a assignor.Assignment) []byte {
 	assignment := kmsg.NewConsumerMemberAssignment()
 	if metadata := m.subscription.Classic.Protocols[0].Metadata; len(metadata) >= 2 {

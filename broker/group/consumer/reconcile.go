@@ -46,8 +46,8 @@ func (o owned) anyOf(p partitions) bool {
 	return false
 }
 
-// reconcile takes a member as far towards the target as it can go now. subscribed says that its subscription has changed:
-// then it gives up what it does not subscribe to any more without waiting for a target that says so.
+// reconcile takes a member as far towards the target as it can go now. subscribed says that its subscription has
+// changed: then it gives up what it does not subscribe to any more without waiting for a target that says so.
 func (c *change) reconcile(m *member, has owned, subscribed bool) *member {
 	if m.reconciledTo(c.targetEpoch) && !subscribed {
 		return m
@@ -103,8 +103,8 @@ func dropUnsubscribed(m *member, has owned, subscribed map[kafka.TopicID]bool) *
 	})
 }
 
-// approach compares what a member has with what it is to have. First it gives up what it is not to have any more, in the
-// epoch in which it is; then it enters the target's epoch and gets what is free; then it waits for what is not.
+// approach compares what a member has with what it is to have. First it gives up what it is not to have any more, in
+// the epoch in which it is; then it enters the target's epoch and gets what is free; then it waits for what is not.
 func (c *change) approach(m *member, has owned, subscribed map[kafka.TopicID]bool) *member {
 	target := c.target[m.id]
 	keeps, revoking := partitions{}, partitions{}

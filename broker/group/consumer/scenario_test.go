@@ -23,7 +23,8 @@ import (
 	"github.com/firnlog/firn/internal/kafka"
 )
 
-// TestScenarios plays the scripts in testdata/scenarios: one event a line, and under each what the group answers and is then.
+// TestScenarios plays the scripts in testdata/scenarios: one event a line, and under each what the group answers and is
+// then.
 func TestScenarios(t *testing.T) {
 	datadriven.Walk(t, "testdata/scenarios", func(t *testing.T, file string) {
 		s := newScenario(t)
@@ -438,7 +439,8 @@ func (s *scenario) state() string {
 	fmt.Fprintf(&out, "  %v %s %d/%d\n", s.now.Sub(s.start), summary.State, g.epoch, g.targetEpoch)
 	for _, id := range sortedKeys(g.members) {
 		m := g.members[id]
-		fmt.Fprintf(&out, "    %s %d<%d %s", id, m.epoch, m.previousEpoch, []string{"stable", "unrevoked", "unreleased"}[m.state])
+		state := []string{"stable", "unrevoked", "unreleased"}[m.state]
+		fmt.Fprintf(&out, "    %s %d<%d %s", id, m.epoch, m.previousEpoch, state)
 		fmt.Fprintf(&out, " [%s]", show(m.assigned.assignment()))
 		if len(m.revoking) > 0 {
 			fmt.Fprintf(&out, " revokes [%s]", show(m.revoking.assignment()))
