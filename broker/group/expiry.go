@@ -76,8 +76,8 @@ func (r *registry) expire(s *slot, now time.Time) error {
 	return r.removeOffsets(s, gone)
 }
 
-// expired tells whether an offset's time is over. A client may have said until when it is to be kept; else it is kept for
-// the retention from the moment at which its group became empty, or from its commit if nobody knows that moment.
+// expired tells whether an offset's time is over. A client may have said until when it is to be kept; else it is kept
+// for the retention from the moment at which its group became empty, or from its commit if nobody knows that moment.
 func expired(expiry machine.Expiry, topic string, value *kmsg.OffsetCommitValue, retention time.Duration,
 	now time.Time,
 ) bool {

@@ -12,8 +12,8 @@ import (
 )
 
 // Fetch reads the committed offsets of a group; nil topics mean all it has. The answer is an OffsetFetchResponse with
-// that one group. A partition without an offset, and a group that does not exist, are answered with −1 and no error. The
-// topics that are asked for have their names, and their ids where the client knows them.
+// that one group. A partition without an offset, and a group that does not exist, are answered with −1 and no error.
+// The topics that are asked for have their names, and their ids where the client knows them.
 //
 // requireStable answers UNSTABLE_OFFSET_COMMIT for offsets that an open transaction is about to replace (KIP-447), and
 // waits for commits that came before.

@@ -9,8 +9,8 @@ import (
 	"github.com/firnlog/firn/internal/kafka"
 )
 
-// registry is what is kept in memory of one shard, under its lock: its groups as far as they have been asked for or have
-// members, and who waits for an answer.
+// registry is what is kept in memory of one shard, under its lock: its groups as far as they have been asked for or
+// have members, and who waits for an answer.
 type registry struct {
 	coordinator *Coordinator
 	shard       *coordinator.Shard

@@ -16,21 +16,22 @@ const (
 	Consumer Type = "consumer" // KIP-848
 )
 
-// Group is the state machine of one group of either protocol, as far as the coordinator treats them alike. What only one
-// protocol knows (JoinGroup, ConsumerGroupHeartbeat, the two Describes, ...) are methods of the concrete type. It has more
-// methods than an interface should, because a group is asked all of this by one caller.
+// Group is the state machine of one group of either protocol, as far as the coordinator treats them alike. What only
+// one protocol knows (JoinGroup, ConsumerGroupHeartbeat, the two Describes, ...) are methods of the concrete type. It
+// has more methods than an interface should, because a group is asked all of this by one caller.
 type Group interface {
-	// NextDeadline is when Tick is due: of all sessions, rebalances and delays of the group the first. The coordinator asks
-	// after each event.
+	// NextDeadline is when Tick is due: of all sessions, rebalances and delays of the group the first. The coordinator
+	// asks after each event.
 	NextDeadline() (time.Time, bool)
 	// Tick lets everything happen that is due at now.
 	Tick(now time.Time) Step
-	// CheckCommit tells whether offsets may be committed, and keeps the member's session alive where its protocol says so.
-	// The error is a kafka.Errno for the whole request. Members of KIP-848 may commit with an older epoch what was theirs in
-	// it: the check that is returned tells for each partition; nil is yes to all. Its error is one for the whole request too.
+	// CheckCommit tells whether offsets may be committed, and keeps the member's session alive where its protocol says
+	// so. The error is a kafka.Errno for the whole request. Members of KIP-848 may commit with an older epoch what was
+	// theirs in it: the check that is returned tells for each partition; nil is yes to all. Its error is one for the
+	// whole request too.
 	CheckCommit(now time.Time, by Committer) (PartitionCheck, error)
-	// CheckFetch tells whether a member may read offsets: of the classic protocol everybody may. A nil member id is that of
-	// a client outside of the group.
+	// CheckFetch tells whether a member may read offsets: of the classic protocol everybody may. A nil member id is that
+	// of a client outside of the group.
 	CheckFetch(memberID *string, memberEpoch int32) error
 	// Summary describes the group as it is now.
 	Summary() Summary
@@ -63,7 +64,8 @@ type Summary struct {
 	Members      int
 	// Empty says that the group has no members: its offsets may be changed from outside, and it may be deleted.
 	Empty bool
-	// Subscribed tells whether a member reads a topic; nil when that is not known of any topic or the group has no members.
+	// Subscribed tells whether a member reads a topic; nil when that is not known of any topic or the group has no
+	// members.
 	Subscribed func(topic string) bool
 }
 

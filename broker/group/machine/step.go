@@ -30,8 +30,8 @@ type Client struct {
 //   - Records are appended as one batch. If that fails, nothing is appended, Durable is called with the error, Appended
 //     and Successor are ignored, and the waiters of Replies are answered with the error.
 //   - Appended is called, then Successor takes the machine's place.
-//   - Once the records are below the high watermark Durable is called with nil, and its step carried out; then Replies go
-//     out. Without records both happen at once.
+//   - Once the records are below the high watermark Durable is called with nil, and its step carried out; then
+//     Replies go out. Without records both happen at once.
 //
 // Everything is called with the lock of the group's shard held, so with no other event of the group under way; between
 // Appended and Durable other events may come.
