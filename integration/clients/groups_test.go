@@ -106,15 +106,16 @@ func TestGroupsOfEachClient(t *testing.T) {
 
 // sharing is a group of members of one client or several.
 type sharing struct {
-	t       *testing.T
-	node    *process.Node
-	admin   *kadm.Client
-	p       protocol
-	topic   string
-	records chan heard
-	crews   map[string]crew // of each client
-	members map[string]crew
-	written int
+	t          *testing.T
+	node       *process.Node
+	admin      *kadm.Client
+	p          protocol
+	topic      string
+	partitions int
+	records    chan heard
+	crews      map[string]crew // of each client
+	members    map[string]crew
+	written    int
 }
 
 // mostHeard is more than members say before somebody listens.
@@ -128,10 +129,10 @@ func expectSharing(t *testing.T, node *process.Node, p protocol, of []*client) {
 		name = "mixed-" + string(p)
 	}
 	s := &sharing{
-		t: t, node: node, admin: kadm.NewClient(node.Client()), p: p, topic: name, records: make(chan heard, mostHeard),
+		t: t, node: node, admin: kadm.NewClient(node.Client()), p: p, topic: name, partitions: len(of) - 1, records: make(chan heard, mostHeard),
 		crews: map[string]crew{}, members: map[string]crew{},
 	}
-	node.CreateTopic(s.topic, int32(len(of)-1))
+	node.CreateTopic(s.topic, int32(s.partitions))
 	for i, c := range of {
 		s.join(c, fmt.Sprintf("%s-%d", name, i), name)
 	}
@@ -202,16 +203,11 @@ func (s *sharing) expectStable(group string, members int) map[string][]int32 {
 	s.t.Helper()
 	ctx, cancel := context.WithTimeout(s.t.Context(), patience)
 	defer cancel()
-	topics, err := s.admin.ListTopics(ctx, s.topic)
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	partitions := topics[s.topic].Partitions.Numbers()
 	again := time.NewTicker(50 * time.Millisecond)
 	defer again.Stop()
 	for {
 		state, assigned := s.describe(ctx, group)
-		if state == "Stable" && len(assigned) == members && shared(assigned, partitions) {
+		if state == "Stable" && len(assigned) == members && shared(assigned, s.partitions) {
 			return assigned
 		}
 		select {
@@ -223,16 +219,20 @@ func (s *sharing) expectStable(group string, members int) map[string][]int32 {
 }
 
 // shared tells whether every partition belongs to one member, and no member has more than its share.
-func shared(assigned map[string][]int32, partitions []int32) bool {
-	var all []int32
+func shared(assigned map[string][]int32, partitions int) bool {
+	owned := map[int32]bool{}
 	for _, own := range assigned {
-		if share := (len(partitions) + len(assigned) - 1) / len(assigned); len(own) > share {
+		if share := (partitions + len(assigned) - 1) / len(assigned); len(own) > share {
 			return false
 		}
-		all = append(all, own...)
+		for _, partition := range own {
+			if owned[partition] {
+				return false
+			}
+			owned[partition] = true
+		}
 	}
-	slices.Sort(all)
-	return slices.Equal(all, partitions)
+	return len(owned) == partitions
 }
 
 // describe asks for a group's state, and what its members have by their client ids. Where it cannot be told yet, the

@@ -18,7 +18,7 @@ import (
 )
 
 // patience ends what hangs; nothing here takes as long.
-const patience = time.Minute
+const patience = 2 * time.Minute
 
 // peer is a client, as it is used here: it writes to partition 0 of topics, and reads that partition to its end.
 type peer interface {
