@@ -10,11 +10,11 @@ import (
 	"github.com/firnlog/firn/internal/kafka"
 )
 
-// VerificationGuard and TransactionStart are those of the log: see storage.Log.BeginVerification.
-type (
-	VerificationGuard = storage.VerificationGuard
-	TransactionStart  = storage.TransactionStart
-)
+// VerificationGuard is that of the log: see storage.Log.BeginVerification.
+type VerificationGuard = storage.VerificationGuard
+
+// TransactionStart is that of the log.
+type TransactionStart = storage.TransactionStart
 
 // NoGuard is the guard of records for which nobody has to be asked.
 const NoGuard = storage.NoGuard

@@ -9,9 +9,9 @@ import (
 	"github.com/firnlog/firn/internal/kafka"
 )
 
-// AbortedTransactions lists the aborted transactions that overlap [start, end), by their first offsets: whose records in
-// that range readers of committed data leave out. The end is at or below the last stable offset, so that every
-// transaction in the range is decided; its marker may lie in a later segment.
+// AbortedTransactions lists the aborted transactions that overlap [start, end), by their first offsets: readers of
+// committed data leave their records out. The end is at or below the last stable offset, so that every transaction in
+// the range is decided; its marker may lie in a later segment.
 func (l *Log) AbortedTransactions(start, end int64) ([]AbortedTransaction, error) {
 	for {
 		found, err := l.abortedTransactions(start, end)
