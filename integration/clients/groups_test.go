@@ -129,8 +129,9 @@ func expectSharing(t *testing.T, node *process.Node, p protocol, of []*client) {
 		name = "mixed-" + string(p)
 	}
 	s := &sharing{
-		t: t, node: node, admin: kadm.NewClient(node.Client()), p: p, topic: name, partitions: len(of) - 1, records: make(chan heard, mostHeard),
-		crews: map[string]crew{}, members: map[string]crew{},
+		t: t, node: node, admin: kadm.NewClient(node.Client()), p: p, topic: name, partitions: len(of) - 1,
+		records: make(chan heard, mostHeard),
+		crews:   map[string]crew{}, members: map[string]crew{},
 	}
 	node.CreateTopic(s.topic, int32(s.partitions))
 	for i, c := range of {
