@@ -42,9 +42,20 @@ func (h *Handlers) findCoordinator(_ context.Context, req *wire.Request) wire.Re
 		if err != nil {
 			h.options.Logger.Error("a coordinator's topic cannot be made", "topic", topicName, "err", err)
 			err = fmt.Errorf("%s cannot be made, ask again: %w", topicName, kafka.CoordinatorNotAvailable)
+		} else {
+			h.awaitCoordinators(ctx, request.CoordinatorType)
 		}
 		return h.coordinators(conn, request, topic, err)
 	})
+}
+
+// awaitCoordinators waits until the coordinators that have just come to be here serve.
+func (h *Handlers) awaitCoordinators(ctx context.Context, kind int8) {
+	if kind == groupCoordinator {
+		h.options.Groups.Runtime().AwaitLoaded(ctx)
+	} else {
+		h.options.Transactions.Runtime().AwaitLoaded(ctx)
+	}
 }
 
 // topicOfCoordinator is the internal topic that tells who coordinates a kind of things.

@@ -13,6 +13,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 	"go.uber.org/goleak"
 
+	"github.com/firnlog/firn/broker/group"
 	"github.com/firnlog/firn/broker/record"
 	"github.com/firnlog/firn/broker/replica"
 	"github.com/firnlog/firn/broker/storage"
@@ -104,7 +105,8 @@ func newTestNodeWith(t *testing.T, static map[string]string, policy storage.Flus
 	n.handlers = New(Options{
 		Logger: logger, Metadata: n.meta, Replicas: n.replicas, Placement: controller.Placement{},
 		ProducerIDs: ids,
-		Transactions: txn.New(txn.Options{ // it leads nothing
+		Groups:      group.New(group.Options{Logger: logger}), // it leads nothing
+		Transactions: txn.New(txn.Options{ // nor does it
 			Logger: logger, ProducerIDs: ids, Config: txn.Config{MaxTimeout: time.Minute},
 		}),
 		InternalTopics: map[string]InternalTopic{

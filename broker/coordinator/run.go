@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/firnlog/firn/internal/kafka"
@@ -23,8 +24,11 @@ func (s *Shard) run(ctx context.Context) {
 		<-s.previous.ended
 		s.previous = nil
 	}
+	tried := sync.OnceFunc(func() { close(s.tried) })
+	defer tried()
 	for !s.over(ctx) {
-		if err := s.serve(ctx); err != nil {
+		if err := s.serve(ctx, tried); err != nil {
+			tried()
 			s.lose(failed)
 			s.fail(err)
 			if !errors.Is(err, errReload) && !s.over(ctx) {
@@ -66,8 +70,8 @@ func (s *Shard) fail(cause error) {
 	}
 }
 
-// serve loads the shard and then follows the journal. It returns nil when that is over.
-func (s *Shard) serve(ctx context.Context) error {
+// serve loads the shard, calls loaded, and then follows the journal. It returns nil when that is over.
+func (s *Shard) serve(ctx context.Context, loaded func()) error {
 	if !s.change(loading) { // the node is about to stop
 		s.pause(ctx, retryAfter)
 		return nil
@@ -76,6 +80,7 @@ func (s *Shard) serve(ctx context.Context) error {
 	if err := s.load(ctx, apply); err != nil {
 		return err
 	}
+	loaded()
 	for !s.over(ctx) {
 		if err := s.catchUp(ctx, apply); err != nil {
 			return err

@@ -170,6 +170,18 @@ func (r *Runtime) Find(id string) (*Shard, error) {
 	return shard, shard.err()
 }
 
+// AwaitLoaded waits until all shards have been loaded or have failed to: a client that is sent here at once is not told
+// to come back.
+func (r *Runtime) AwaitLoaded(ctx context.Context) {
+	for _, shard := range r.all() {
+		select {
+		case <-shard.tried:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
 // Shards lists the shards that serve, by partition. loading says that there are others that are about to.
 func (r *Runtime) Shards() (serving []*Shard, loading bool) {
 	for _, shard := range r.all() {

@@ -180,6 +180,7 @@ func TestAShardServesOnceItHasAllThatWasThere(t *testing.T) {
 		b := newBench(t)
 		defer b.stop()
 		b.find(kafka.NotCoordinator)
+		b.runtime.AwaitLoaded(t.Context()) // there are none
 		b.log.append(1, batchOf(nil, set("a", "1")))
 		b.log.held = true
 		b.log.append(1, batchOf(nil, set("b", "2")))
@@ -190,8 +191,12 @@ func TestAShardServesOnceItHasAllThatWasThere(t *testing.T) {
 		if serving, loading := b.runtime.Shards(); len(serving) != 0 || !loading {
 			t.Errorf("%d shards serve, others load: %v", len(serving), loading)
 		}
-		journal.release(b.runtime, 0)
-		synctest.Wait()
+		begun := time.Now()
+		time.AfterFunc(time.Minute, func() { journal.release(b.runtime, 0) })
+		b.runtime.AwaitLoaded(t.Context())
+		if waited := time.Since(begun); waited != time.Minute {
+			t.Errorf("waited for %v", waited)
+		}
 		shard := b.find(kafka.None)
 		if serving, loading := b.runtime.Shards(); len(serving) != 1 || serving[0] != shard || loading {
 			t.Errorf("%d shards serve, others load: %v", len(serving), loading)
@@ -366,6 +371,7 @@ func TestWhatATransactionHasStagedIsSeenUntilItEnds(t *testing.T) {
 		b := newBench(t)
 		defer b.stop()
 		b.lead(1)
+		b.runtime.AwaitLoaded(t.Context()) // they are
 		shard := b.find(kafka.None)
 		settled(t, b.write(shard, set("a", "1")), kafka.None)
 		shard.Lock()

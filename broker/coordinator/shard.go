@@ -27,6 +27,7 @@ type Shard struct {
 	gone      chan struct{} // closed when the leadership is over
 	resigned  sync.Once
 	ended     chan struct{} // closed when the view is not written any more
+	tried     chan struct{} // closed when the first attempt to load has ended, whether the shard serves or not
 
 	status atomic.Int32 // of the statuses below; changed with mu held
 
@@ -61,6 +62,7 @@ func newShard(r *Runtime, partition int32, epoch kafka.LeaderEpoch, journal Jour
 		wake:     make(chan struct{}, 1),
 		gone:     make(chan struct{}),
 		ended:    make(chan struct{}),
+		tried:    make(chan struct{}),
 	}
 }
 
