@@ -151,8 +151,9 @@ func pause(ctx context.Context, duration time.Duration) bool {
 	}
 }
 
-// refusedTransaction is what a producer is told when the coordinator has not let a partition join. What it may ask again
-// is NOT_ENOUGH_REPLICAS, which every client retries without asking for metadata; a fenced one hears what appends say.
+// refusedTransaction is what a producer is told when the coordinator has not let a partition join. What it may ask
+// again is NOT_ENOUGH_REPLICAS, which every client retries without asking for metadata; a fenced one hears what appends
+// say.
 func refusedTransaction(err error, version int16) error {
 	code := kafka.CodeOf(err)
 	switch code {
@@ -175,7 +176,7 @@ func refusedTransaction(err error, version int16) error {
 			code = kafka.NotEnoughReplicas
 		}
 	}
-	return fmt.Errorf("the partition has not joined the transaction: %v: %w", err, code)
+	return fmt.Errorf("the partition has not joined the transaction: %s: %w", err.Error(), code)
 }
 
 // verifiedFor takes what became of a partition, if somebody had to be asked. It is called in the order of the request.
