@@ -11,9 +11,9 @@ import (
 	"github.com/firnlog/firn/internal/kafka"
 )
 
-// addOffsetsToTxn serves AddOffsetsToTxn v0–v4: the partition in which a group's offsets are kept joins the transaction.
-// Of the group nothing is asked. Its topic is made if it is not there yet, since a producer may get here before any
-// consumer.
+// addOffsetsToTxn serves AddOffsetsToTxn v0–v4: the partition in which a group's offsets are kept joins the
+// transaction. Of the group nothing is asked. Its topic is made if it is not there yet, since a producer may get here
+// before any consumer.
 func (h *Handlers) addOffsetsToTxn(_ context.Context, req *wire.Request) wire.Reply {
 	request, err := decode(req, kmsg.NewPtrAddOffsetsToTxnRequest())
 	if err != nil {

@@ -15,8 +15,8 @@ import (
 // only verify: those that brokers send.
 const addPartitionsManyFrom = 4
 
-// addPartitionsToTxn serves AddPartitionsToTxn v0–v5. v0–v3 come from clients and are for one transaction; v4 and v5 are
-// what brokers ask the coordinator on behalf of clients (KIP-890). If one partition may not join none does.
+// addPartitionsToTxn serves AddPartitionsToTxn v0–v5. v0–v3 come from clients and are for one transaction; v4 and v5
+// are what brokers ask the coordinator on behalf of clients (KIP-890). If one partition may not join none does.
 func (h *Handlers) addPartitionsToTxn(_ context.Context, req *wire.Request) wire.Reply {
 	request, err := decode(req, kmsg.NewPtrAddPartitionsToTxnRequest())
 	if err != nil {
@@ -52,7 +52,8 @@ func (h *Handlers) addPartitionsToTxn(_ context.Context, req *wire.Request) wire
 // oneTransaction is a request of a client in the form of later versions.
 func oneTransaction(request *kmsg.AddPartitionsToTxnRequest) kmsg.AddPartitionsToTxnRequestTransaction {
 	one := kmsg.NewAddPartitionsToTxnRequestTransaction()
-	one.TransactionalID, one.ProducerID, one.ProducerEpoch = request.TransactionalID, request.ProducerID, request.ProducerEpoch
+	one.TransactionalID = request.TransactionalID
+	one.ProducerID, one.ProducerEpoch = request.ProducerID, request.ProducerEpoch
 	for _, topic := range request.Topics {
 		asked := kmsg.NewAddPartitionsToTxnRequestTransactionTopic()
 		asked.Topic, asked.Partitions = topic.Topic, topic.Partitions

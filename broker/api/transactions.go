@@ -17,8 +17,8 @@ const (
 	bumpingTransactions int16 = 2
 )
 
-// producerFencedFrom is the version from which on the APIs of transactions know PRODUCER_FENCED. To clients before it is
-// INVALID_PRODUCER_EPOCH, which they take as fatal, too.
+// producerFencedFrom is the version from which on the APIs of transactions know PRODUCER_FENCED. To clients before it
+// is INVALID_PRODUCER_EPOCH, which they take as fatal, too.
 const (
 	producerFencedFrom               = 2
 	initProducerIDProducerFencedFrom = 4

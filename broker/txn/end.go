@@ -59,8 +59,8 @@ func (t Transaction) endClassic(event End) Decision {
 	return refuse(kafka.InvalidTxnState)
 }
 
-// Fence aborts a transaction in place of its producer, which can do nothing with its epoch from then on: because another
-// one begins, or its time is over. There must be a transaction.
+// Fence aborts a transaction in place of its producer, which can do nothing with its epoch from then on: because
+// another one begins, or its time is over. There must be a transaction.
 func (t Transaction) Fence(unusedID, nowMs int64) Decision {
 	return t.prepare(End{Producer: t.Producer, Version: versionEpochBump, UnusedID: unusedID, NowMs: nowMs})
 }

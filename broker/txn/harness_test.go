@@ -119,12 +119,6 @@ func (j *memoryJournal) EpochEnd(epoch kafka.LeaderEpoch) (kafka.LeaderEpoch, in
 // hold keeps what is appended from now on from being committed.
 func (j *memoryJournal) hold() { j.set(func() { j.held = true }) }
 
-// release commits all that is there.
-func (j *memoryJournal) release() {
-	j.set(func() { j.held, j.highWatermark = false, j.end })
-	j.advanced()
-}
-
 func (j *memoryJournal) failWith(err error) { j.set(func() { j.fails = err }) }
 
 func (j *memoryJournal) set(change func()) {

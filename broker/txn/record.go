@@ -23,7 +23,7 @@ func encodeKey(transactionalID string) []byte {
 	return key.AppendTo(nil)
 }
 
-// decodeKey reads the transactional id. False is a kind of record that a later Kafka may have written: it is none of ours.
+// decodeKey reads the transactional id. False is a kind of record that a later Kafka may have written: none of ours.
 func decodeKey(data []byte) (transactionalID string, known bool, err error) {
 	if len(data) < 2 {
 		return "", false, fmt.Errorf("the key of a transaction's record has %d bytes", len(data))

@@ -12,7 +12,8 @@ import (
 // InitProducerID begins a producer of a transactional id and waits until it may (KIP-98, KIP-360). What another one has
 // begun is aborted. owner is the producer itself if it goes on after an error, else NoProducer. CONCURRENT_TRANSACTIONS
 // means that the end of a transaction takes longer than is worth waiting for.
-func (c *Coordinator) InitProducerID(ctx context.Context, id string, timeoutMs int32, owner Producer) (Producer, error) {
+func (c *Coordinator) InitProducerID(ctx context.Context, id string, timeoutMs int32, owner Producer,
+) (Producer, error) {
 	timeout := time.Duration(timeoutMs) * time.Millisecond
 	if id != "" && (timeout <= 0 || timeout > c.options.Config.MaxTimeout) {
 		return NoProducer, fmt.Errorf("a transaction timeout of %d ms is not above 0 and at most %s "+
@@ -69,8 +70,8 @@ func (c *Coordinator) AddPartitions(ctx context.Context, id string, producer Pro
 	return failed
 }
 
-// Verify tells whether partitions have joined a producer's transaction: it puts an error or nil for each into errs, which
-// nobody may touch before the promise is kept. The outcome's error is one for all.
+// Verify tells whether partitions have joined a producer's transaction: it puts an error or nil for each into errs,
+// which nobody may touch before the promise is kept. The outcome's error is one for all.
 func (c *Coordinator) Verify(id string, producer Producer, partitions []kafka.TopicPartition, errs []error) *Promise {
 	return c.serve(id, func(t Transaction) Decision {
 		d := Decision{Next: t, Answer: NoProducer}

@@ -53,6 +53,14 @@ func sample(s *script, key int16) kmsg.Request {
 		return req
 	case wire.KeyDeleteRecords:
 		return deleteRequest(topic, map[int32]int64{0: 0})
+	case wire.KeyListTransactions: // of no producer: those of the other scripts come in any order
+		req := kmsg.NewPtrListTransactionsRequest()
+		req.ProducerIDFilters = []int64{1 << 50}
+		return req
+	case wire.KeyAddPartitionsToTxn: // Kafka does not answer one for no transaction
+		req := kmsg.NewPtrAddPartitionsToTxnRequest()
+		req.Transactions = []kmsg.AddPartitionsToTxnRequestTransaction{{TransactionalID: s.topic("none")}}
+		return req
 	}
 	return kmsg.RequestForKey(key)
 }
