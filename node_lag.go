@@ -71,7 +71,7 @@ func newLagCollector(groups committedOffsets, partitions partitionReader, maxSer
 		members:   description("members", "Members of the group."),
 		offset:    description("current_offset", "Offset that the group has committed.", "topic", "partition"),
 		offsetSum: description("current_offset_sum", "Sum of the offsets over the topic's partitions.", "topic"),
-		lag:       description("lag", "Offsets from what the group has committed to the high watermark.", "topic", "partition"),
+		lag:       description("lag", "Offsets between the committed one and the high watermark.", "topic", "partition"),
 		lagSum:    description("lag_sum", "Sum of the lag over the topic's partitions.", "topic"),
 		seconds: description("lag_seconds", "Age, by its own timestamp, of the first record that the group has to read.",
 			"topic", "partition"),

@@ -199,7 +199,8 @@ func (b *benchReading) read(ctx context.Context, brokers *brokerFlag, share topi
 		return line, b.take(count, fetched, record)
 	}
 	client, err := brokers.connect(ctx, kgo.ConsumePartitions(reading.begins()),
-		kgo.ConsumeResetOffset(kgo.NoResetOffset()), kgo.FetchIsolationLevel(reading.isolation.level()), kgo.KeepControlRecords(),
+		kgo.ConsumeResetOffset(kgo.NoResetOffset()), kgo.FetchIsolationLevel(reading.isolation.level()),
+		kgo.KeepControlRecords(),
 		kgo.FetchMaxBytes(int32(b.request.maxBytes)), kgo.FetchMaxPartitionBytes(int32(b.request.partitionBytes)),
 		kgo.FetchMinBytes(int32(b.request.minBytes)), kgo.FetchMaxWait(b.request.maxWait))
 	if err != nil {

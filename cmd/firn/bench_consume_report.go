@@ -41,8 +41,9 @@ func (r *benchConsumeRequest) describe(seeds []string, spans topicSpans, clients
 	return consumeSettings{
 		FirnVersion: currentVersion().Version, Brokers: seeds, Topic: topic, Partitions: len(spans[topic]),
 		Offset: r.offset, Clients: clients, DurationSeconds: r.duration.Seconds(), Records: r.limit,
-		ReadCommitted: r.isolation == readCommitted, FetchMaxBytes: int64(r.maxBytes), FetchPartitionBytes: int64(r.partitionBytes),
-		FetchMinBytes: int64(r.minBytes), FetchMaxWaitMs: milliseconds(r.maxWait),
+		ReadCommitted: r.isolation == readCommitted, FetchMaxBytes: int64(r.maxBytes),
+		FetchPartitionBytes: int64(r.partitionBytes), FetchMinBytes: int64(r.minBytes),
+		FetchMaxWaitMs: milliseconds(r.maxWait),
 	}
 }
 

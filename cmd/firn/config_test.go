@@ -61,7 +61,7 @@ func TestConfigShowsEachValueWithItsOriginAndEffect(t *testing.T) {
 			t.Errorf("%q is not in\n%s", want, out)
 		}
 	}
-	if strings.Contains(out, "offsets.topic.num.partitions") {
+	if strings.Contains(out, "leader.imbalance.check.interval.seconds") {
 		t.Error("what nobody has set and does not act is shown without --all")
 	}
 }
@@ -91,7 +91,7 @@ func TestConfigAllAsJSON(t *testing.T) {
 		byName[setting.Name] = setting
 	}
 	listeners := byName["listeners"]
-	if len(byName) < 390 || byName["offsets.topic.num.partitions"].Effect != "not acting yet" ||
+	if len(byName) < 390 || byName["leader.imbalance.check.interval.seconds"].Effect != "not acting yet" ||
 		*listeners.Value != "PLAINTEXT://127.0.0.1:9092" || *listeners.KafkaDefault != "PLAINTEXT://:9092" ||
 		listeners.Reason == "" || listeners.Origin != "default" {
 		t.Errorf("%d settings, listeners %+v", len(byName), listeners)

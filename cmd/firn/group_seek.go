@@ -15,8 +15,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 )
 
-const seekHelp = `where to: start, end, an offset, +N (N after the start) or -N (N before the end); with @ in front the first
-record of a time: Unix ms, 2013-01-31, RFC 3339, -2h (ago)`
+const seekHelp = `where to: start, end, an offset, +N (N after the start) or -N (N before the end); with @ in front the
+first record of a time: Unix ms, 2013-01-31, RFC 3339, -2h (ago)`
 
 // seekRequest is the command line of `group seek`.
 type seekRequest struct {
@@ -35,8 +35,8 @@ func groupSeekCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "seek GROUP [TOPIC[:PARTITION,…]…]",
 		Short: "Show where a group without members would go on reading, and with --execute move it there",
-		Long: "Show, as a plan, where a group would go on reading; with --execute commit those offsets. Without topics the\n" +
-			"plan covers every partition in which the group has committed an offset (with --to-group: the other group).\n\n" +
+		Long: "Show, as a plan, where a group would go on reading; with --execute commit those offsets. Without topics\n" +
+			"the plan covers every partition in which the group has committed an offset (--to-group: the other group).\n\n" +
 			"A group that has members is refused: they would go on from where they are and commit over it.",
 		Example: "  firn group seek billing --to start\n" +
 			"  firn group seek billing payments:0,3 --to @2013-01-13 --execute\n" +

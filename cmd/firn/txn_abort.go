@@ -44,7 +44,7 @@ func transactionAbortCommand() *cobra.Command {
 	}
 	brokers := addBrokerFlag(cmd)
 	cmd.Flags().StringVar(&request.partition, "partition", "", "TOPIC:PARTITION in which a hanging transaction is open")
-	cmd.Flags().Int64Var(&request.startOffset, "start-offset", -1, "offset of the hanging transaction's first record there")
+	cmd.Flags().Int64Var(&request.startOffset, "start-offset", -1, "offset of its first record there")
 	cmd.ValidArgsFunction = completeTransactions(brokers)
 	return printing(cmd, func(cmd *cobra.Command, args []string) (*abortOutcomes, error) {
 		if err := request.check(args); err != nil {
