@@ -350,7 +350,7 @@ func (s *scenario) groupSession() *kgo.GroupTransactSession {
 		kgo.SeedBrokers(brokerAddress), kgo.Dialer(func(ctx context.Context, _, address string) (net.Conn, error) { return host.Dial(ctx, address) }), kgo.TransactionalID("mover"),
 		kgo.ConsumerGroup("movers"), kgo.ConsumeTopics("in"), kgo.DefaultProduceTopic("events"),
 		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()), kgo.FetchIsolationLevel(kgo.ReadCommitted()),
-		kgo.RequireStableFetchOffsets(), kgo.RecordPartitioner(kgo.ManualPartitioner()),
+		kgo.RecordPartitioner(kgo.ManualPartitioner()),
 		kgo.ProducerBatchCompression(kgo.NoCompression()), kgo.FetchMaxPartitionBytes(600),
 	)).orFail(s.t)
 }
