@@ -66,11 +66,12 @@ func (c *consumeRequest) checkMembership(given func(flag string) bool) error {
 // membership is a reading as a member of a group. Partitions come and go while it reads: what the group's callbacks
 // tell is kept until the reading is ready for it.
 type membership struct {
-	request *consumeRequest
-	client  *session
-	reading *reading
-	owned   map[kafka.TopicPartition]bool
-	note    func(string)
+	request   *consumeRequest
+	client    *session
+	connected chan struct{} // closed once client is there: the group may call before
+	reading   *reading
+	owned     map[kafka.TopicPartition]bool
+	note      func(string)
 
 	mu      sync.Mutex // guards the fields below
 	changes []assignmentChange
@@ -86,7 +87,7 @@ type assignmentChange struct {
 
 func (c *consumeRequest) runAsMember(cmd *cobra.Command, brokers *brokerFlag, output recordOutput) error {
 	m := &membership{request: c, reading: newReading(nil, c.limit), owned: make(map[kafka.TopicPartition]bool),
-		ends: make(map[kafka.TopicPartition]int64), wake: func() {},
+		ends: make(map[kafka.TopicPartition]int64), wake: func() {}, connected: make(chan struct{}),
 		note: func(text string) { fmt.Fprintf(cmd.ErrOrStderr(), "firn: %s\n", text) }}
 	m.reading.output, m.reading.filter, m.reading.control = output, c.filter, c.control
 	m.reading.isolation = c.isolation
@@ -99,6 +100,7 @@ func (c *consumeRequest) runAsMember(cmd *cobra.Command, brokers *brokerFlag, ou
 		return err
 	}
 	defer m.client.Close()
+	close(m.connected)
 	err = m.consume(bufio.NewWriterSize(cmd.OutOrStdout(), 1<<16))
 	if c.follow && cmd.Context().Err() != nil && errors.Is(err, context.Canceled) {
 		err = nil // an interrupt is how following ends
@@ -163,8 +165,13 @@ func (m *membership) borders(client *session, topics []string) (listedBorders, e
 
 // assigned is called with the offsets that the group has committed in partitions that are this member's now; below 0
 // there is none.
-func (m *membership) assigned(_ context.Context, committed map[string]map[int32]kgo.Offset,
+func (m *membership) assigned(ctx context.Context, committed map[string]map[int32]kgo.Offset,
 ) (map[string]map[int32]kgo.Offset, error) {
+	select {
+	case <-m.connected:
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
 	begins, given, err := m.begin(committed)
 	if err != nil {
 		m.client.cancel(fmt.Errorf("group %s: %w", m.request.group, err))
