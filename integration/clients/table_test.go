@@ -88,7 +88,7 @@ func clients() []client {
 				{reads, []feature{empties}, "its reader tells what is empty as null"}, onlyClassic,
 				{writes, []feature{transaction}, "it has their requests, but no producer that uses them"},
 				{reads, []feature{committedOnly}, "it does not leave out what was aborted, nor the markers"},
-				{joins, []feature{mixed}, "a leader of Java's cannot read its subscription, which is shorter than its version says"},
+				{joins, []feature{mixed}, "Java's leaders cannot read its subscription, which is shorter than its version says"},
 			},
 		},
 	}
