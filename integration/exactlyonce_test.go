@@ -54,7 +54,7 @@ func (s *scenario) copyInTransactions(ctx context.Context) {
 	for ctx.Err() == nil {
 		session, err := kgo.NewGroupTransactSession(s.options(
 			kgo.TransactionalID("copier"), kgo.TransactionTimeout(20*time.Second),
-			kgo.ConsumerGroup("copiers"), kgo.ConsumeTopics("in"), kgo.RequireStableFetchOffsets(),
+			kgo.ConsumerGroup("copiers"), kgo.ConsumeTopics("in"),
 			kgo.FetchIsolationLevel(kgo.ReadCommitted()), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()),
 		)...)
 		if err != nil {

@@ -11,8 +11,8 @@ import (
 // allGroupOperations are Kafka's operations on a group, as bits: everything that there is to do with one.
 const allGroupOperations int32 = 1<<3 | 1<<6 | 1<<8 | 1<<10 | 1<<11
 
-// describeGroups serves DescribeGroups v0–v6: groups of the classic protocol with their members. From v6 on a group that
-// does not exist is an error, before it is in the state Dead (KIP-1043).
+// describeGroups serves DescribeGroups v0–v6: groups of the classic protocol with their members. From v6 on a group
+// that does not exist is an error, before it is in the state Dead (KIP-1043).
 func (h *Handlers) describeGroups(_ context.Context, req *wire.Request) wire.Reply {
 	request, err := decode(req, kmsg.NewPtrDescribeGroupsRequest())
 	if err != nil {

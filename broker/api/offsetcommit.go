@@ -87,8 +87,8 @@ func exists(topic *image.Topic, partition int32) bool {
 	return partition >= 0 && int(partition) < len(topic.Partitions)
 }
 
-// fillCommit takes over what the coordinator says of the partitions that it was asked for: in each topic those that have
-// no error yet, in their order.
+// fillCommit takes over what the coordinator says of the partitions that it was asked for: in each topic those that
+// have no error yet, in their order.
 func fillCommit(whole, answered *kmsg.OffsetCommitResponse) {
 	for i := range whole.Topics {
 		next := 0

@@ -22,7 +22,8 @@ func (h *Handlers) offsetDelete(_ context.Context, req *wire.Request) wire.Reply
 	known.Topics = nil
 	for _, topic := range request.Topics {
 		found, ok := img.Topic(topic.Topic)
-		there, missing := kmsg.OffsetDeleteRequestTopic{Topic: topic.Topic}, kmsg.OffsetDeleteResponseTopic{Topic: topic.Topic}
+		there := kmsg.OffsetDeleteRequestTopic{Topic: topic.Topic}
+		missing := kmsg.OffsetDeleteResponseTopic{Topic: topic.Topic}
 		for _, partition := range topic.Partitions {
 			if ok && exists(found, partition.Partition) {
 				there.Partitions = append(there.Partitions, partition)

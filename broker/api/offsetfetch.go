@@ -17,9 +17,9 @@ const (
 	fetchGroupsFrom = 8 // many groups
 )
 
-// offsetFetch serves OffsetFetch v1–v10: what groups have committed. A partition in which a group has committed nothing,
-// and a group that nobody knows, are answered with −1 and no error. v7 can ask for stable offsets (KIP-447), v8 for many
-// groups (KIP-709), v9 as a member of KIP-848, v10 by topic ids.
+// offsetFetch serves OffsetFetch v1–v10: what groups have committed. A partition in which a group has committed
+// nothing, and a group that nobody knows, are answered with −1 and no error. v7 can ask for stable offsets (KIP-447),
+// v8 for many groups (KIP-709), v9 as a member of KIP-848, v10 by topic ids.
 func (h *Handlers) offsetFetch(_ context.Context, req *wire.Request) wire.Reply {
 	request, err := decode(req, kmsg.NewPtrOffsetFetchRequest())
 	if err != nil {

@@ -208,8 +208,8 @@ func (s *session) brokerSetting(name string) (value string, known bool) {
 	return "", false
 }
 
-// cappedNote says that a topic of a coordinator has fewer replicas than its setting asks for, because there were no more
-// brokers when it was made; empty if it has as many.
+// cappedNote says that a topic of a coordinator has fewer replicas than its setting asks for, because there were no
+// more brokers when it was made; empty if it has as many.
 func (s *session) cappedNote(topic *topicDescription) string {
 	setting, ok := map[string]string{
 		kafka.GroupMetadataTopic:    "offsets.topic.replication.factor",
