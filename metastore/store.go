@@ -127,6 +127,7 @@ func (s *Store) fail(err error) {
 // Close releases the raft database. Run must have returned, or never have been called.
 func (s *Store) Close() error {
 	s.stop()
+	s.log.Close()
 	return s.db.Close()
 }
 

@@ -18,6 +18,9 @@ type Log struct {
 	mu    sync.Mutex // guards the fields below
 	first uint64     // 0 if the log is empty
 	last  uint64
+
+	reading sync.RWMutex // held while an entry is read; guards the field below
+	closed  bool
 }
 
 var (
@@ -57,8 +60,21 @@ func (l *Log) LastIndex() (uint64, error) {
 	return l.last, nil
 }
 
-// GetLog reads one entry.
+// Close must be called before the database is closed. It waits for who reads an entry, and lets nobody else begin: the
+// goroutine that tells raft's metrics how old the log is outlives raft.Shutdown.
+func (l *Log) Close() {
+	l.reading.Lock()
+	defer l.reading.Unlock()
+	l.closed = true
+}
+
+// GetLog reads one entry. Once the log is closed there is none.
 func (l *Log) GetLog(index uint64, entry *raft.Log) error {
+	l.reading.RLock()
+	defer l.reading.RUnlock()
+	if l.closed {
+		return raft.ErrLogNotFound
+	}
 	value, err := l.entries.Get(entryKey(index))
 	if err != nil {
 		return fmt.Errorf("read entry %d of the metadata log: %w", index, err)

@@ -291,3 +291,18 @@ func FuzzParseDescription(f *testing.F) {
 		}
 	})
 }
+
+func TestAClosedLogIsReadByNobody(t *testing.T) {
+	db := openDB(t, vfs.NewMem())
+	log := openLog(t, db)
+	store(t, log, 1, 3)
+	if err := log.GetLog(2, &raft.Log{}); err != nil {
+		t.Fatal(err)
+	}
+	log.Close()
+	closeDB(t, db)
+	// Pebble would panic here.
+	if err := log.GetLog(2, &raft.Log{}); !errors.Is(err, raft.ErrLogNotFound) {
+		t.Errorf("got %v, want %v", err, raft.ErrLogNotFound)
+	}
+}
