@@ -125,14 +125,15 @@ func (s *segment) prefix(file vfs.File, size int64) (*segment, error) {
 	}
 }
 
-// cutTo carries a truncation out. The state database learns of it first: if it believed in more than the files have,
-// the next start would take what is missing for a loss.
+// cutTo carries a truncation out. The state database learns of it first, for good: if it believed in more than the files
+// have, the next start would take what is missing for a loss, and with the producers of what was cut for those of what
+// comes in its place.
 func (l *Log) cutTo(t *truncation) error {
 	l.lowerOffsets(t)
 	if err := l.saveCheckpoint(); err != nil {
 		return err
 	}
-	if err := l.env.syncStore(); err != nil {
+	if err := errors.Join(l.forgetProducersAbove(t.endOffset), l.env.syncStore()); err != nil {
 		return fmt.Errorf("truncate %s: %w", l.topicPartition, err)
 	}
 	dropped, err := l.swapTail(t)
@@ -149,9 +150,6 @@ func (l *Log) cutTo(t *truncation) error {
 		if err := l.forgetSegment(s); err != nil {
 			return err
 		}
-	}
-	if err := l.forgetProducersAbove(t.endOffset); err != nil {
-		return fmt.Errorf("truncate %s: %w", l.topicPartition, err)
 	}
 	return l.flush()
 }
