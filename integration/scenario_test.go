@@ -3,6 +3,7 @@ package integration
 import (
 	"context"
 	"fmt"
+	"io"
 	"log/slog"
 	"math/rand/v2"
 	"net"
@@ -45,6 +46,8 @@ type disks struct {
 	files  *vfs.Mem
 	pebble *pebblevfs.MemFS
 	bucket *objectstore.Memory
+
+	locking sync.Mutex // see pebbleDisk
 }
 
 func newDisks() *disks {
@@ -91,7 +94,9 @@ func (d *disks) clone(what loss, rng *rand.Rand) *disks {
 // their folder once: it counts on a journaling file system, which keeps the order of such changes. The clone does not,
 // and where that shows, all changes are kept instead.
 func (d *disks) clonePebble(percent int, rng *rand.Rand) *pebblevfs.MemFS {
+	d.locking.Lock()
 	left := d.pebble.CrashClone(pebblevfs.CrashCloneCfg{UnsyncedDataPercent: percent, RNG: rng})
+	d.locking.Unlock()
 	for _, database := range []string{"state", "raft"} {
 		found, err := pebble.Peek(path.Join(dataDir, "metadata", database), left)
 		if err != nil || !found.Exists {
@@ -102,6 +107,19 @@ func (d *disks) clonePebble(percent int, rng *rand.Rand) *pebblevfs.MemFS {
 		}
 	}
 	return left
+}
+
+// pebbleDisk is a file system in memory on which a directory may be locked while it is cloned: Pebble's own waits for ever
+// then, as Lock takes the lock that CrashClone waits for a second time.
+type pebbleDisk struct {
+	*pebblevfs.MemFS
+	locking *sync.Mutex
+}
+
+func (d pebbleDisk) Lock(name string) (io.Closer, error) {
+	d.locking.Lock()
+	defer d.locking.Unlock()
+	return d.MemFS.Lock(name)
 }
 
 // scenario is one broker in fake time, with a client on another host of a network in memory. The broker may be stopped,
@@ -190,7 +208,7 @@ func (s *scenario) tryStart() (*firn.Node, error) {
 			hook(call)
 		}
 	})
-	metadata := pebblevfs.FS(s.disks.pebble)
+	metadata := pebblevfs.FS(pebbleDisk{s.disks.pebble, &s.disks.locking})
 	if hook := s.onPebble; hook != nil {
 		metadata = errorfs.Wrap(metadata, errorfs.InjectorFunc(func(op errorfs.Op) error {
 			hook(op)
