@@ -125,8 +125,8 @@ func (s *segment) prefix(file vfs.File, size int64) (*segment, error) {
 	}
 }
 
-// cutTo carries a truncation out. The state database learns of it first, for good: if it believed in more than the files
-// have, the next start would take what is missing for a loss, and with the producers of what was cut for those of what
+// cutTo carries a truncation out. The state database learns of it first, for good: if it believed in more than the
+// files have, the next start would take what is missing for a loss, and the producers of what was cut for those of what
 // comes in its place.
 func (l *Log) cutTo(t *truncation) error {
 	l.lowerOffsets(t)
