@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"time"
 
 	"github.com/firnlog/firn/broker/record"
 	"github.com/firnlog/firn/broker/replica"
@@ -107,48 +106,16 @@ func transactionalBatch(data []byte) (record.Batch, bool) {
 	return batch, batch.Magic() == record.Magic && batch.IsTransactional()
 }
 
-// A producer may begin its next transaction before the last partition has the marker of the one before. Kafka waits as
-// long for it before it tells the client to do so (add.partitions.to.txn.retry.backoff.ms and .max.ms).
-const (
-	concurrentRetryAfter = 20 * time.Millisecond
-	concurrentRetries    = 5
-)
-
 // joinTransaction lets partitions join the transaction of a client that leaves that to the broker (joins), or asks
-// whether they have joined. It answers each of them.
+// whether they have joined. It answers each of them. A producer may begin its next transaction before the last
+// partition has the marker of the one before: the coordinator waits for that, as long as Kafka's Produce does.
 func joinTransaction(ctx context.Context, coordinator transactionJoiner, id string, producer txn.Producer,
 	partitions []kafka.TopicPartition, joins bool,
 ) []error {
 	if coordinator == nil {
 		return slices.Repeat([]error{kafka.CoordinatorNotAvailable}, len(partitions))
 	}
-	for attempt := 0; ; attempt++ {
-		errs := coordinator.AddPartitions(ctx, id, producer, partitions, !joins)
-		if !joins || attempt == concurrentRetries || !concurrent(errs) || !pause(ctx, concurrentRetryAfter) {
-			return errs
-		}
-	}
-}
-
-func concurrent(errs []error) bool {
-	for _, err := range errs {
-		if errors.Is(err, kafka.ConcurrentTransactions) {
-			return true
-		}
-	}
-	return false
-}
-
-// pause waits; false if ctx ends first.
-func pause(ctx context.Context, duration time.Duration) bool {
-	timer := time.NewTimer(duration)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
+	return coordinator.AddPartitions(ctx, id, producer, partitions, !joins)
 }
 
 // refusedTransaction is what a producer is told when the coordinator has not let a partition join. What it may ask

@@ -170,36 +170,29 @@ func TestWhatTheCoordinatorRefusesIsNotAppended(t *testing.T) {
 	for _, test := range []struct {
 		version    int16
 		said, want kafka.Errno
-		attempts   int
 	}{
-		{12, kafka.ProducerFenced, kafka.InvalidProducerEpoch, 1},
-		{9, kafka.ProducerFenced, kafka.InvalidProducerEpoch, 1},
-		{10, kafka.TransactionAbortable, kafka.InvalidTxnState, 1},
-		{11, kafka.TransactionAbortable, kafka.TransactionAbortable, 1},
-		{11, kafka.ConcurrentTransactions, kafka.NotEnoughReplicas, 1},
-		{12, kafka.ConcurrentTransactions, kafka.ConcurrentTransactions, 1 + concurrentRetries},
-		{12, kafka.NotCoordinator, kafka.NotEnoughReplicas, 1},
-		{12, kafka.CoordinatorNotAvailable, kafka.NotEnoughReplicas, 1},
-		{9, kafka.CoordinatorLoadInProgress, kafka.NotEnoughReplicas, 1},
-		{12, kafka.InvalidProducerIDMapping, kafka.InvalidProducerIDMapping, 1},
-		{12, kafka.InvalidTxnState, kafka.InvalidTxnState, 1},
+		{12, kafka.ProducerFenced, kafka.InvalidProducerEpoch},
+		{9, kafka.ProducerFenced, kafka.InvalidProducerEpoch},
+		{10, kafka.TransactionAbortable, kafka.InvalidTxnState},
+		{11, kafka.TransactionAbortable, kafka.TransactionAbortable},
+		{11, kafka.ConcurrentTransactions, kafka.NotEnoughReplicas},
+		{12, kafka.ConcurrentTransactions, kafka.ConcurrentTransactions},
+		{12, kafka.NotCoordinator, kafka.NotEnoughReplicas},
+		{12, kafka.CoordinatorNotAvailable, kafka.NotEnoughReplicas},
+		{9, kafka.CoordinatorLoadInProgress, kafka.NotEnoughReplicas},
+		{12, kafka.InvalidProducerIDMapping, kafka.InvalidProducerIDMapping},
+		{12, kafka.InvalidTxnState, kafka.InvalidTxnState},
 	} {
 		coordinator.asked, coordinator.answer = nil, func(int) error { return test.said }
 		code, offset := n.sendInTransaction(test.version, "a", inTransaction(5, 0, 0, "x"))
-		if code != test.want || offset != -1 || len(coordinator.asked) != test.attempts {
+		if code != test.want || offset != -1 || len(coordinator.asked) != 1 {
 			t.Errorf("version %d, %v: %v at %d after %d attempts", test.version, test.said, code, offset, len(coordinator.asked))
 		}
 	}
 	if end := n.endOffset("a"); end != 0 {
 		t.Errorf("the log ends at %d", end)
 	}
-	coordinator.asked = nil
-	coordinator.answer = func(attempt int) error {
-		if attempt < 3 {
-			return kafka.ConcurrentTransactions
-		}
-		return nil
-	}
+	coordinator.answer = func(int) error { return nil }
 	if code, offset := n.sendInTransaction(12, "a", inTransaction(5, 0, 0, "x")); code != 0 || offset != 0 {
 		t.Errorf("once the transaction before has ended: %v at %d", code, offset)
 	}
