@@ -218,12 +218,15 @@ func consumerPerformance(*bench) client {
 	}}
 }
 
-// tool runs one of Kafka's tools on the client's processor.
+// tool runs one of Kafka's tools on the client's processor. What it logs goes to stderr and is no part of the answer.
 func (b *bench) tool(ctx context.Context, class string, args ...string) (string, error) {
 	line := launch.Kafka{Lib: b.options.kafkaLib, Java: []string{"-Xmx512M", "-XX:+UseG1GC"}}.Tool(class, args...)
-	output, err := exec.CommandContext(ctx, line[0], line[1:]...).CombinedOutput()
+	command := exec.CommandContext(ctx, line[0], line[1:]...)
+	var logged strings.Builder
+	command.Stderr = &logged
+	output, err := command.Output()
 	if err != nil {
-		return "", fmt.Errorf("%s: %w\n%s", class, err, output)
+		return "", fmt.Errorf("%s: %w\n%s%s", class, err, output, logged.String())
 	}
 	return string(output), nil
 }
