@@ -77,7 +77,8 @@ func (r *registry) expire(s *slot, now time.Time) error {
 }
 
 // expired tells whether an offset's time is over. A client may have said until when it is to be kept; else it is kept
-// for the retention from the moment at which its group became empty, or from its commit if nobody knows that moment.
+// for the retention from the moment at which its group became empty, or from its commit if nobody knows that moment or
+// the commit is later and the group one of KIP-848.
 func expired(expiry machine.Expiry, topic string, value *kmsg.OffsetCommitValue, retention time.Duration,
 	now time.Time,
 ) bool {
@@ -90,6 +91,9 @@ func expired(expiry machine.Expiry, topic string, value *kmsg.OffsetCommitValue,
 	since := expiry.Since
 	if since.IsZero() {
 		since = time.UnixMilli(value.CommitTimestamp)
+	}
+	if since.Before(expiry.NotBefore) {
+		since = expiry.NotBefore
 	}
 	return now.UnixMilli()-since.UnixMilli() >= retention.Milliseconds()
 }

@@ -113,6 +113,48 @@ func TestOffsetsExpireFromTheMomentTheirGroupIsEmpty(t *testing.T) {
 	})
 }
 
+// The clock starts when the last member goes, whether it says so or falls silent, and a restart does not touch it.
+func TestOF14OffsetsOfAConsumerGroupExpireFromTheMomentItIsEmpty(t *testing.T) {
+	for name, ending := range map[string]func(b *bench){
+		"it leaves":       func(b *bench) { b.expectCode("leaving", b.beat("g", "m", -1).ErrorCode, kafka.None) },
+		"it falls silent": func(*bench) { time.Sleep(time.Minute) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(b *bench) {
+				epoch := b.beat("g", "m", 0).MemberEpoch
+				commit := commitRequest("g", a(0, 5))
+				commit.MemberID, commit.Generation = "m", epoch
+				if codes := b.commit(commit); codes[0] != kafka.None {
+					t.Fatal(codes)
+				}
+				for elapsed := time.Duration(0); elapsed < retention-time.Hour; elapsed += 30 * time.Second {
+					time.Sleep(30 * time.Second)
+					b.expectCode("beat", b.beat("g", "m", epoch).ErrorCode, kafka.None)
+				}
+				ending(b)
+				for range 3 {
+					time.Sleep(retention/4 + time.Minute)
+					b.restart()
+					b.expect("g", a(0, 0), at(5))
+				}
+				b.mustCommit("g", a(1, 6)) // from outside, later: its own time counts
+				time.Sleep(retention/4 - 5*time.Minute)
+				synctest.Wait()
+				b.expect("g", a(0, 0), at(5))
+				time.Sleep(checkInterval + 5*time.Minute)
+				synctest.Wait()
+				b.expect("g", a(0, 0), none)
+				b.expect("g", a(1, 0), at(6))
+				time.Sleep(retention)
+				synctest.Wait()
+				if got := b.groups(); len(got) != 0 {
+					t.Errorf("groups at the end: %v", got)
+				}
+			})
+		})
+	}
+}
+
 func TestOF13NothingExpiresWhileMembersRebalance(t *testing.T) {
 	inBubble(t, func(b *bench) {
 		b.mustCommit("g", a(0, 5))

@@ -24,8 +24,11 @@ func (c *change) assign() {
 	c.setTargetEpoch(c.now.UnixMilli())
 }
 
-// nextAssignment is from when on there may be another target.
+// nextAssignment is from when on there may be another target. Who joins a group without members need not wait.
 func (g *Group) nextAssignment() time.Time {
+	if len(g.target) == 0 {
+		return time.UnixMilli(0)
+	}
 	return time.UnixMilli(g.targetAt).Add(g.settings.AssignmentInterval)
 }
 

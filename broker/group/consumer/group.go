@@ -50,7 +50,7 @@ type Group struct {
 	metadataHash int64 // of the topics that the group reads, as they were in this epoch
 	members      map[string]*member
 	targetEpoch  int32 // the epoch for which the target was computed
-	targetAt     int64 // and when, in Unix milliseconds
+	targetAt     int64 // and when, in Unix milliseconds; of a group without members: when the last one went
 	target       map[string]assignor.Assignment
 	expressions  map[string]*expression
 
@@ -133,9 +133,14 @@ func (g *Group) subscribed() func(topic string) bool {
 	}
 }
 
-// Expiry keeps the offsets of topics that members read. Of others the time of the commit counts, as in Kafka: the
-// records of a group do not tell since when it has no members.
-func (g *Group) Expiry() machine.Expiry { return machine.Expiry{Keep: g.subscribed()} }
+// Expiry keeps the offsets of topics that members read. Of others the time of the commit counts, as in Kafka, but not
+// one at which the group still had members.
+func (g *Group) Expiry() machine.Expiry {
+	if len(g.members) == 0 {
+		return machine.Expiry{NotBefore: time.UnixMilli(g.targetAt)}
+	}
+	return machine.Expiry{Keep: g.subscribed()}
+}
 
 // CheckCommit tells whether offsets may be committed: by a member in its epoch, or from outside into a group without
 // members. A member that does not know yet that its epoch has grown may commit what has been its own since the epoch it

@@ -42,7 +42,7 @@ func (c *change) fence(members ...*member) {
 	}
 	c.forgetExpressions()
 	c.setEpoch(c.epoch+1, c.hash(c.topics()))
-	if len(c.members) == 0 { // there is nothing to compute, and who joins next need not wait
-		c.setTargetEpoch(c.targetAt)
+	if len(c.members) == 0 { // there is nothing to compute; the record tells since when the group is empty
+		c.setTargetEpoch(c.now.UnixMilli())
 	}
 }

@@ -75,6 +75,8 @@ type Expiry struct {
 	Never bool
 	// Since, if not zero, is when the group became empty; it counts in place of the time of each commit.
 	Since time.Time
+	// NotBefore, if not zero, is when the group became empty; it counts in place of the times of earlier commits.
+	NotBefore time.Time
 	// Keep tells the topics whose offsets do not expire: those that members read. May be nil.
 	Keep func(topic string) bool
 }
