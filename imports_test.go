@@ -76,6 +76,10 @@ var imports = []importRow{
 	},
 
 	{packages: "retention", may: "broker/storage", never: pebbleAndRaft + " " + buckets + " os"},
+	{
+		packages: "compaction", may: "broker/storage broker/record",
+		never: pebbleAndRaft + " " + buckets + " net os",
+	},
 
 	{packages: "tiering/objectstore", testsMay: "tiering/objectstore/objectstoretest", never: pebbleAndRaft},
 	{packages: "tiering/objectstore/objectstoretest", may: "tiering/objectstore"},
@@ -87,7 +91,8 @@ var imports = []importRow{
 		never:    pebbleAndRaft + " " + buckets + " net os",
 	},
 
-	{packages: ".", may: "broker/... metastore/... retention tiering/..."}, // the composition root knows every part
+	// The composition root knows every part.
+	{packages: ".", may: "broker/... metastore/... compaction retention tiering/..."},
 	{packages: "cmd/firn/httpapi", may: "broker/admin/view"},
 	{packages: "cmd/firn/demo", may: "cmd/firn/httpapi broker/admin/view"}, // a client, whatever node it is shown
 	{packages: "cmd/firn/bench", testsMay: "."},                            // a client, whatever clusters it is shown
@@ -96,7 +101,7 @@ var imports = []importRow{
 		may:      ". cmd/firn/... broker/admin/view broker/record broker/storage metastore/command tiering/segment",
 		never:    pebbleAndRaft + " " + buckets,
 	},
-	{packages: "integration/...", may: ". broker/... metastore/... retention tiering/... integration/..."},
+	{packages: "integration/...", may: ". broker/... metastore/... compaction retention tiering/... integration/..."},
 }
 
 const (

@@ -9,6 +9,7 @@ type Iterator struct {
 	batch     Batch
 	source    source
 	buffer    []byte // of the decompressed records
+	encoded   []byte // all records, as they are when they are not compressed
 	records   cursor
 	remaining int32
 	record    Record
@@ -41,6 +42,7 @@ func (it *Iterator) Reset(b Batch) error {
 		}
 		encoded = it.buffer
 	}
+	it.encoded = encoded
 	it.records = cursor{piece: encoded}
 	return nil
 }
