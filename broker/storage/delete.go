@@ -47,6 +47,7 @@ func (m *Manager) DeleteAll(partitions []kafka.TopicPartition) []error {
 
 // deleteLog forgets a log before its folder gets its new name: a crash in between leaves a folder that no topic knows.
 func (m *Manager) deleteLog(l *Log) error {
+	defer l.holdSegments()()
 	l.flushing <- struct{}{} // a flush would find its files renamed
 	delay := l.retire()
 	defer func() { <-l.flushing }()

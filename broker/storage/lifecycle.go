@@ -58,6 +58,7 @@ func (l *Log) expireProducers(now int64) {
 
 // close flushes the log, tells the state database everything, and lets go of the files. Nobody appends any more.
 func (l *Log) close() error {
+	defer l.holdSegments()()
 	l.flushing <- struct{}{}
 	defer func() { <-l.flushing }()
 	if err := l.Err(); err != nil {

@@ -201,6 +201,7 @@ func (m *Manager) newLog(dir *directory, tp kafka.TopicPartition, id kafka.Topic
 		dir:            dir,
 		folder:         newFolder(dir.path, tp.String()),
 		flushing:       make(chan struct{}, 1),
+		swapping:       make(chan struct{}, 1),
 		config:         config.withDefaults(),
 		rolled:         nothingRolled,
 		epochsStale:    epochsCurrent,

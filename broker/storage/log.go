@@ -37,10 +37,14 @@ type Log struct {
 	stableBound   atomic.Int64 // first offset of the oldest unstable transaction; noUnstable without
 	flushedOffset atomic.Int64
 	size          atomic.Int64
+	cleaned       atomic.Int64 // what no pass of the cleaner has looked at begins here, or at the log start
 
 	// flushing holds one token while a flush, a truncation or the removal of the log is under way: they exclude each
 	// other, and they wait for the disk, which nobody may do with mu.
 	flushing chan struct{}
+	// swapping holds one token while segments are taken away or replaced by others, files included. It is taken before
+	// flushing.
+	swapping chan struct{}
 
 	mu                sync.Mutex // guards the fields below and the marked ones of segments
 	config            Config

@@ -17,6 +17,7 @@ const (
 	txnIndexSuffix      = ".txnindex"
 	snapshotSuffix      = ".snapshot"
 	deletedFileSuffix   = ".deleted"
+	cleanedSuffix       = ".cleaned" // behind the suffix of a file that a cleaning has not put in place yet
 	deletedFolderSuffix = "-delete"
 	strayFolderSuffix   = "-stray"
 
@@ -28,6 +29,12 @@ const (
 
 	offsetDigits      = 20
 	maxFolderNameSize = 255 // of most file systems
+)
+
+// rewrittenSuffixes are those of the files that a rewrite writes, the batches first; segmentSuffixes are all of a segment.
+var (
+	rewrittenSuffixes = []string{logSuffix, offsetIndexSuffix, timeIndexSuffix, txnIndexSuffix}
+	segmentSuffixes   = append(rewrittenSuffixes[:len(rewrittenSuffixes):len(rewrittenSuffixes)], snapshotSuffix)
 )
 
 // segmentPath is the name of one of a segment's files.

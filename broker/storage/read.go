@@ -231,7 +231,7 @@ func placeOf(header record.Batch, position int64) batchPlace {
 		size:         int64(header.Size()),
 		baseOffset:   header.BaseOffset(),
 		nextOffset:   header.NextOffset(),
-		maxTimestamp: header.MaxTimestamp(),
+		maxTimestamp: timestampOf(header),
 	}
 }
 

@@ -64,6 +64,13 @@ func (l *Log) open(clean bool, saved *savedLog) error {
 		unindexedFrom: math.MaxInt64,
 	}
 	l.epochsSaved = saved.epochs != nil
+	l.cleaned.Store(saved.cleaned)
+	if r.states == nil {
+		r.states = map[int64]segmentState{}
+	}
+	if err := r.finishRewrites(saved.rewrites); err != nil {
+		return err
+	}
 	files, err := r.listFiles()
 	if err != nil {
 		return err
@@ -105,7 +112,8 @@ func (r *recovery) listFiles() ([]segmentFile, error) {
 	}
 	var files []segmentFile
 	for _, name := range names {
-		if strings.HasSuffix(name, vfs.TempSuffix) || strings.HasSuffix(name, deletedFileSuffix) {
+		if strings.HasSuffix(name, vfs.TempSuffix) || strings.HasSuffix(name, deletedFileSuffix) ||
+			strings.HasSuffix(name, cleanedSuffix) {
 			if err := l.env.fs.Remove(l.folder.file(name)); err != nil {
 				return nil, err
 			}

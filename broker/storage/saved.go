@@ -14,7 +14,9 @@ type savedLog struct {
 	segments   map[int64]segmentState // by base offset
 	producers  []savedProducers       // by offset
 	epochs     []EpochEntry           // nil if the last clean stop left none
-	err        error                  // the first thing that could not be understood
+	cleaned    int64
+	rewrites   map[int64]rewriteNote // by base offset
+	err        error                 // the first thing that could not be understood
 }
 
 // savedProducers says where a producer checkpoint is.
@@ -63,6 +65,13 @@ func (s *savedLog) add(key, value []byte) {
 		s.segments[offsetOfKey(key)], err = parseSegmentState(value)
 	case epochsKind:
 		s.epochs, err = parseSavedEpochs(value)
+	case cleanedKind:
+		s.cleaned, err = parseCleaned(value)
+	case rewriteKind:
+		if s.rewrites == nil {
+			s.rewrites = map[int64]rewriteNote{}
+		}
+		s.rewrites[offsetOfKey(key)], err = parseRewriteNote(value)
 	case producerKind:
 		if n := len(s.producers); n > 0 {
 			s.producers[n-1].value = nil // the newest is the one that is going to be used

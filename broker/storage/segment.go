@@ -139,9 +139,18 @@ func newNote(header record.Batch) noted {
 		size:               int64(header.Size()),
 		baseOffset:         header.BaseOffset(),
 		lastOffset:         header.LastOffset(),
-		maxTimestamp:       header.MaxTimestamp(),
+		maxTimestamp:       timestampOf(header),
 		maxTimestampOffset: header.LastOffset(),
 	}
+}
+
+// timestampOf is the largest timestamp of a batch's records. A batch that the cleaner has left without any has none,
+// whatever its header still says.
+func timestampOf(header record.Batch) int64 {
+	if header.Count() == 0 {
+		return record.NoTimestamp
+	}
+	return header.MaxTimestamp()
 }
 
 // note accounts for a batch that has been written at the end, and extends the indexes. It is what append and recovery
@@ -193,6 +202,12 @@ func (s *segment) seal(nextBaseOffset int64) {
 	s.timeEntries.Store(int32(len(s.indexes.times) / timeEntrySize))
 	s.abortedEntries.Store(int32(len(s.indexes.aborted) / txnEntrySize))
 	s.state.Sealed, s.state.NextBaseOffset = true, nextBaseOffset
+}
+
+// indexBytes is the size of the larger of the two indexes; it needs Log.mu.
+func (s *segment) indexBytes() int64 {
+	state := s.saved()
+	return max(int64(state.OffsetEntries)*offsetEntrySize, int64(state.TimeEntries)*timeEntrySize)
 }
 
 // saved is the segment's state as the state database keeps it; it needs Log.mu.

@@ -45,9 +45,7 @@ func (l *Log) dropSegment(s *segment) {
 // removeFiles unlinks a segment that has been given up. What cannot be unlinked now will be at the next start: the
 // border that says so is already published.
 func (l *Log) removeFiles(baseOffset int64) {
-	for _, suffix := range []string{
-		logSuffix, offsetIndexSuffix, timeIndexSuffix, txnIndexSuffix, snapshotSuffix,
-	} {
+	for _, suffix := range segmentSuffixes {
 		name := segmentPath(l.folder.path(), baseOffset, suffix)
 		if err := l.env.fs.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			l.env.logger.Error("a segment's file could not be removed", "file", name, "error", err)

@@ -14,6 +14,8 @@ type SegmentInfo struct {
 	BaseOffset         int64
 	EndOffset          int64 // exclusive: the next segment's base, or the log end
 	Size               int64
+	IndexBytes         int64 // of the offset index and of the time index, whichever is larger
+	FirstTimestamp     int64 // largest timestamp of the first batch; −1 without
 	MaxTimestamp       int64 // −1 without
 	MaxTimestampOffset int64 // of the first record with it
 	FirstAppendedAt    int64 // broker time in ms, −1 unknown
@@ -36,6 +38,8 @@ func (l *Log) Segments() []SegmentInfo {
 			BaseOffset:         s.baseOffset,
 			EndOffset:          l.endOffset.Load(),
 			Size:               s.state.Size,
+			IndexBytes:         s.indexBytes(),
+			FirstTimestamp:     s.state.FirstTimestamp,
 			MaxTimestamp:       s.state.MaxTimestamp,
 			MaxTimestampOffset: s.state.MaxTimestampOffset,
 			FirstAppendedAt:    s.state.FirstAppendedAt,

@@ -56,7 +56,7 @@ func (l *Log) MoveLocalStart(offset int64, reason string) (removed int, err erro
 		return 0, err
 	}
 	for _, s := range dropped {
-		if err := l.forgetSegment(s); err != nil {
+		if err := l.forget(s.baseOffset); err != nil {
 			return 0, err
 		}
 	}
@@ -68,6 +68,7 @@ func (l *Log) MoveLocalStart(offset int64, reason string) (removed int, err erro
 // settleAndTake flushes first if the state database still lacks what it should know of a segment that goes: the
 // producers at its end are the state that the rest of the log begins with.
 func (l *Log) settleAndTake(offset int64) ([]*segment, error) {
+	defer l.holdSegments()()
 	l.flushing <- struct{}{}
 	defer func() { <-l.flushing }()
 	l.mu.Lock()

@@ -14,6 +14,8 @@ import (
 //	's' + base   a segment: its end, size, largest timestamp and append times
 //	'p' + offset the producers as of that offset: at the base of each local segment, and the newest at a clean stop
 //	'e'          the leader epochs at a clean stop, if the epoch file lagged behind then; of no use after any other
+//	'd'          the first offset that the log cleaner has not looked at yet
+//	'w' + base   segments that were written anew and are about to take the place of others
 //
 // Each value begins with a version byte. All of it is a lower bound or a copy: what does not fit the log is dropped.
 const (
@@ -21,6 +23,8 @@ const (
 	segmentKind    = 's'
 	producerKind   = 'p'
 	epochsKind     = 'e'
+	cleanedKind    = 'd'
+	rewriteKind    = 'w'
 
 	storeVersion = 1
 	// segmentStateVersion: version 1 had no transaction index.
@@ -120,6 +124,37 @@ func parseSegmentState(data []byte) (segmentState, error) {
 		s.AbortedEntries = int32(binary.BigEndian.Uint32(at[8:]))
 	}
 	return s, nil
+}
+
+// rewriteNote says what a rewritten segment is and whose place it takes: the bases of neighbouring segments, the first of
+// which is its own.
+type rewriteNote struct {
+	state    segmentState
+	replaced []int64
+}
+
+func (n rewriteNote) append(dst []byte) []byte {
+	dst = n.state.append(append(dst, storeVersion))
+	for _, base := range n.replaced {
+		dst = binary.BigEndian.AppendUint64(dst, uint64(base))
+	}
+	return dst
+}
+
+func parseRewriteNote(data []byte) (rewriteNote, error) {
+	if len(data) < 1+segmentStateSize || data[0] != storeVersion || (len(data)-1-segmentStateSize)%8 != 0 {
+		return rewriteNote{}, fmt.Errorf("the note of a rewrite of %d bytes and version % x is not known",
+			len(data), data[:min(1, len(data))])
+	}
+	state, err := parseSegmentState(data[1 : 1+segmentStateSize])
+	if err != nil {
+		return rewriteNote{}, err
+	}
+	note := rewriteNote{state: state}
+	for at := data[1+segmentStateSize:]; len(at) > 0; at = at[8:] {
+		note.replaced = append(note.replaced, int64(binary.BigEndian.Uint64(at)))
+	}
+	return note, nil
 }
 
 // parseSavedEpochs reads the leader epochs: the version and what an epoch file holds.

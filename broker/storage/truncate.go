@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"runtime/debug"
 	"slices"
 
@@ -14,6 +13,7 @@ import (
 // Truncate cuts the log so that it ends at an offset: a follower has found that its records from there on are not
 // those of the leader. A batch that holds the offset goes as a whole. Nobody appends meanwhile.
 func (l *Log) Truncate(offset int64) error {
+	defer l.holdSegments()()
 	l.flushing <- struct{}{}
 	defer func() { <-l.flushing }()
 	if err := l.Err(); err != nil {
@@ -38,6 +38,7 @@ func (l *Log) Truncate(offset int64) error {
 // TruncateFullyAndStartAt drops all local segments and goes on at an offset: a follower's log ends before its leader's
 // begins, or begins at the remote end.
 func (l *Log) TruncateFullyAndStartAt(offset int64) error {
+	defer l.holdSegments()()
 	l.flushing <- struct{}{}
 	defer func() { <-l.flushing }()
 	if err := l.Err(); err != nil {
@@ -133,7 +134,11 @@ func (l *Log) cutTo(t *truncation) error {
 	if err := l.saveCheckpoint(); err != nil {
 		return err
 	}
-	if err := errors.Join(l.forgetProducersAbove(t.endOffset), l.env.syncStore()); err != nil {
+	err := l.forgetProducersAbove(t.endOffset)
+	if err == nil && l.cleaned.Load() > t.endOffset {
+		err = l.saveCleaned(t.endOffset)
+	}
+	if err := errors.Join(err, l.env.syncStore()); err != nil {
 		return fmt.Errorf("truncate %s: %w", l.topicPartition, err)
 	}
 	dropped, err := l.swapTail(t)
@@ -147,7 +152,7 @@ func (l *Log) cutTo(t *truncation) error {
 		return l.dir.fail(err)
 	}
 	for _, s := range slices.Backward(dropped) {
-		if err := l.forgetSegment(s); err != nil {
+		if err := l.forget(s.baseOffset); err != nil {
 			return err
 		}
 	}
@@ -157,10 +162,7 @@ func (l *Log) cutTo(t *truncation) error {
 // removeTransactionIndex removes the file of a segment that is written again from here on. The other indexes are
 // written over in any case; this one only if a transaction is aborted.
 func (l *Log) removeTransactionIndex(s *segment) error {
-	if err := l.env.fs.Remove(s.path(txnIndexSuffix)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	return nil
+	return l.removeFile(s.path(txnIndexSuffix))
 }
 
 // lowerOffsets publishes where the log ends, before it does.
@@ -229,11 +231,11 @@ func (l *Log) swapTail(t *truncation) (dropped []*segment, err error) {
 	}), nil
 }
 
-// forgetSegment removes a dropped segment's files and what the state database has of it.
-func (l *Log) forgetSegment(s *segment) error {
-	l.removeFiles(s.baseOffset)
+// forget removes a dropped segment's files and what the state database has of it.
+func (l *Log) forget(baseOffset int64) error {
+	l.removeFiles(baseOffset)
 	for _, kind := range []byte{segmentKind, producerKind} {
-		if err := l.env.store.Delete(l.keys.at(kind, s.baseOffset)); err != nil {
+		if err := l.env.store.Delete(l.keys.at(kind, baseOffset)); err != nil {
 			return fmt.Errorf("forget a segment of %s: %w", l.topicPartition, err)
 		}
 	}
