@@ -152,6 +152,7 @@ func (r *registry) writeOffsets(s *slot, producer *coordinator.Producer, list []
 	}
 	for _, one := range list {
 		s.appended[string(one.Key)] = end
+		s.asLoaded = s.asLoaded && one.Value != nil // a group that has offsets only ends with the last of them
 	}
 	r.await(s, end, func(err error) {
 		for _, one := range list {

@@ -114,18 +114,21 @@ func (j *memoryJournal) EpochEnd(kafka.LeaderEpoch) (kafka.LeaderEpoch, int64) {
 
 // memoryStore is a coordinator.Store in memory.
 type memoryStore struct {
-	mu   sync.Mutex // guards the field below
-	data map[string][]byte
+	mu    sync.Mutex // guards the fields below
+	data  map[string][]byte
+	reads int
 }
 
 func (s *memoryStore) Get(key []byte) ([]byte, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.reads++
 	return s.data[string(key)], nil
 }
 
 func (s *memoryStore) Scan(prefix []byte, visit func(key, value []byte) error) error {
 	s.mu.Lock()
+	s.reads++
 	data := maps.Clone(s.data)
 	s.mu.Unlock()
 	for _, key := range slices.Sorted(maps.Keys(data)) {

@@ -15,7 +15,8 @@ import (
 // loaded when somebody asks for them.
 func (c *Coordinator) loaded(shard *coordinator.Shard) error {
 	r := &registry{
-		coordinator: c, shard: shard, slots: map[string]*slot{}, waiting: map[machine.Waiter]waiting{},
+		coordinator: c, shard: shard, slots: map[string]*slot{}, resting: map[string]*slot{},
+		waiting: map[machine.Waiter]waiting{},
 	}
 	stored := map[string]machine.Summary{}
 	if err := storedMachines(shard, stored); err != nil {
@@ -39,29 +40,30 @@ func (c *Coordinator) loaded(shard *coordinator.Shard) error {
 func (c *Coordinator) lost(shard *coordinator.Shard) { shard.State.(*registry).end() }
 
 // load makes the machine of a group from the view: nil if there is no such group. One that has nothing but offsets is a
-// group of the classic protocol without members, as for Kafka.
-func (r *registry) load(id string) (machine.Group, error) {
+// group of the classic protocol without members, as for Kafka. stored is false if all of them are in open transactions:
+// the group may vanish with these.
+func (r *registry) load(id string) (group machine.Group, stored bool, err error) {
 	now, settings := time.Now(), r.coordinator.options.Config.Classic
 	if group, err := r.loadConsumer(id, now); group != nil || err != nil {
-		return group, err
+		return group, true, err
 	}
 	entry, found, err := r.shard.Get(records.Key{Kind: records.GroupMetadata, Group: id}.Encode())
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	if found {
 		value, err := parseGroup(id, entry)
 		if err != nil {
-			return nil, err
+			return nil, false, err
 		}
-		return classic.Load(id, settings, value, now), nil
+		return classic.Load(id, settings, value, now), true, nil
 	}
 	offsets := records.GroupPrefix(records.OffsetCommit, id)
 	found, err = hasPrefix(r.shard, offsets)
 	if err != nil || !found && len(r.shard.StagedKeys(offsets)) == 0 {
-		return nil, err
+		return nil, false, err
 	}
-	return classic.New(id, settings, now), nil
+	return classic.New(id, settings, now), found, nil
 }
 
 // loadConsumer makes the machine of a group of KIP-848: nil if there is no such group.

@@ -9,15 +9,23 @@ import (
 	"github.com/firnlog/firn/internal/kafka"
 )
 
+// maxResting bounds each of the two generations of groups that rest in the memory of a shard. A group takes about 1 KB.
+const maxResting = 128
+
 // registry is what is kept in memory of one shard, under its lock: its groups as far as they have been asked for or
 // have members, and who waits for an answer.
 type registry struct {
 	coordinator *Coordinator
 	shard       *coordinator.Shard
 	slots       map[string]*slot
-	waiting     map[machine.Waiter]waiting
-	lastWaiter  machine.Waiter
-	lost        bool // the shard is not ours any more
+	// resting are groups to which nothing is happening and of which the view says the same: to have them here saves
+	// those who commit from outside of a group the reads. When the young ones are too many they become the old ones,
+	// and the old ones, which nobody has asked for since, are let go.
+	resting, restingOld map[string]*slot
+
+	waiting    map[machine.Waiter]waiting
+	lastWaiter machine.Waiter
+	lost       bool // the shard is not ours any more
 }
 
 // slot is the place of one group.
@@ -27,6 +35,9 @@ type slot struct {
 	group machine.Group
 	// appended has the end of the batch for each key of an offset that was appended and that the view does not have yet.
 	appended map[string]int64
+	// asLoaded says that nothing has happened to the group since it was read from the view, where it has a record, but
+	// commits of offsets.
+	asLoaded bool
 	// inFlight counts batches that the view does not have yet. The slot stays until it has.
 	inFlight int
 
@@ -63,20 +74,44 @@ func (r *registry) find(id string) (*slot, error) {
 	if s, ok := r.slots[id]; ok {
 		return s, nil
 	}
-	group, err := r.load(id)
+	if s := r.awake(id); s != nil {
+		r.slots[id] = s
+		return s, nil
+	}
+	group, stored, err := r.load(id)
 	if err != nil {
 		return nil, err
 	}
 	s := &slot{id: id}
 	if group != nil {
 		r.put(s, group)
+		s.asLoaded = stored
 	}
 	return s, nil
 }
 
+// rest lets a group that has left its place wait in memory for whoever asks next.
+func (r *registry) rest(s *slot) {
+	if len(r.resting) >= maxResting {
+		r.resting, r.restingOld = map[string]*slot{}, r.resting
+	}
+	r.resting[s.id] = s
+}
+
+// awake takes a group out of those that rest; nil if it is not there.
+func (r *registry) awake(id string) *slot {
+	for _, generation := range []map[string]*slot{r.resting, r.restingOld} {
+		if s, ok := generation[id]; ok {
+			delete(generation, id)
+			return s
+		}
+	}
+	return nil
+}
+
 // put gives a group its place, or a group that goes over to another protocol its new machine.
 func (r *registry) put(s *slot, group machine.Group) {
-	s.group = group
+	s.group, s.asLoaded = group, false
 	r.slots[s.id] = s
 }
 

@@ -41,6 +41,7 @@ func (r *registry) owe(replies []machine.Reply) []owed {
 }
 
 func (r *registry) applied(s *slot, step machine.Step) {
+	s.asLoaded = s.asLoaded && len(step.Records) == 0
 	if step.Appended != nil {
 		step.Appended()
 	}
@@ -76,15 +77,19 @@ func (r *registry) await(s *slot, end int64, done func(error)) {
 	})
 }
 
-// settle ends what happened to a group: its timer is set, or it leaves memory if nothing is lost by that.
+// settle ends what happened to a group: its timer is set, or it leaves its place if nothing is lost by that.
 func (r *registry) settle(s *slot) {
 	if r.lost {
 		return
 	}
 	if s.group != nil && !s.idle() {
+		s.asLoaded = false
 		r.arm(s)
 	} else if s.inFlight == 0 && r.slots[s.id] == s {
 		delete(r.slots, s.id)
+		if s.group != nil && s.asLoaded {
+			r.rest(s)
+		}
 	}
 }
 
