@@ -48,17 +48,18 @@ func newKeyMap(bufferBytes int64, loadFactor float64) *keyMap {
 const maxKeys = 1 << 40
 
 // reset empties the map. It uses as little of its memory as the keys that may come need: a small log must not pay for
-// clearing, and missing the caches with, a large table. It tells whether there is more room than before.
-func (m *keyMap) reset(expectedKeys int64) (more bool) {
-	before := len(m.used)
+// clearing, and missing the caches with, a large table.
+func (m *keyMap) reset(expectedKeys int64) {
 	want := int64(float64(expectedKeys)/m.loadFactor) + tailSlots + 1
 	m.used = m.slots[:min(want, int64(len(m.slots)))]
 	clear(m.used)
 	m.home = uint64(len(m.used) - min(tailSlots, len(m.used)/2))
 	m.limit = max(1, int(float64(m.home)*m.loadFactor))
 	m.keys = 0
-	return len(m.used) > before
 }
+
+// hasMore tells whether a reset could give the map more room than it has.
+func (m *keyMap) hasMore() bool { return len(m.used) < len(m.slots) }
 
 func (m *keyMap) hash(key []byte) [2]uint64 {
 	return [2]uint64{maphash.Bytes(m.seeds[0], key), maphash.Bytes(m.seeds[1], key)}

@@ -109,7 +109,9 @@ func (p *pass) run(ctx context.Context) (err error) {
 func (p *pass) mapKeys(ctx context.Context, dirtyBytes int64) error {
 	p.keys.reset(dirtyBytes / minRecordBytes)
 	full, err := p.mapSegments(ctx)
-	if full && err == nil && p.keys.reset(maxKeys) {
+	if full && err == nil && p.keys.hasMore() {
+		p.stats.MapBytesRead = 0
+		p.keys.reset(maxKeys)
 		_, err = p.mapSegments(ctx)
 	}
 	return err
