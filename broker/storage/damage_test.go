@@ -152,6 +152,33 @@ func TestDumpShowsEachKindOfFile(t *testing.T) {
 	}
 }
 
+func TestDumpTellsWhatMarkersSay(t *testing.T) {
+	const name = "00000000000000000000.log"
+	fs := vfs.NewMem()
+	var data []byte
+	for i, marker := range []record.EndMarker{{Type: record.Commit, CoordinatorEpoch: 7}, {Type: record.Abort}} {
+		batch := record.NewEndMarker(9, 1, 1234, marker)
+		batch.SetBaseOffset(int64(i))
+		data = append(data, batch...)
+	}
+	if err := vfs.WriteFileAtomic(fs, name, data); err != nil {
+		t.Fatal(err)
+	}
+	var lines []string
+	err := Dump(fs, name, DumpOptions{}, func(item fmt.Stringer) error {
+		lines = append(lines, item.String())
+		return nil
+	})
+	if err != nil || len(lines) != 3 {
+		t.Fatalf("%d lines, %v", len(lines), err)
+	}
+	for i, want := range []string{"endTxnMarker: COMMIT coordinatorEpoch: 7", "endTxnMarker: ABORT coordinatorEpoch: 0"} {
+		if !strings.HasSuffix(lines[i+1], "isvalid: true "+want) {
+			t.Errorf("the marker prints as %q, want %s", lines[i+1], want)
+		}
+	}
+}
+
 func TestPartitionInTwoDirectoriesServesFromNeither(t *testing.T) {
 	mem, store := vfs.NewMem(), newMemoryStore()
 	opts := ManagerOptions{FS: mem, Dirs: []Directory{{Path: "a"}}, Store: store}

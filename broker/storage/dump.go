@@ -45,16 +45,28 @@ type DumpedBatch struct {
 	Codec           string `json:"compression"`
 	CRC             uint32 `json:"crc"`
 	Valid           bool   `json:"isValid"` // the checksum fits
+	// Marker is what a control batch says that ends a transaction.
+	Marker *DumpedMarker `json:"endTxnMarker,omitempty"`
+}
+
+// DumpedMarker is the end of a transaction.
+type DumpedMarker struct {
+	Type             string `json:"type"` // COMMIT or ABORT
+	CoordinatorEpoch int32  `json:"coordinatorEpoch"`
 }
 
 // String prints the batch in one line, in the words of Kafka's dump tool.
 func (b DumpedBatch) String() string {
-	return fmt.Sprintf("baseOffset: %d lastOffset: %d count: %d baseSequence: %d lastSequence: %d producerId: %d "+
+	line := fmt.Sprintf("baseOffset: %d lastOffset: %d count: %d baseSequence: %d lastSequence: %d producerId: %d "+
 		"producerEpoch: %d partitionLeaderEpoch: %d isTransactional: %t isControl: %t position: %d %s: %d size: %d "+
 		"magic: %d compresscodec: %s crc: %d isvalid: %t",
 		b.BaseOffset, b.LastOffset, b.Count, b.BaseSequence, b.LastSequence, b.ProducerID, b.ProducerEpoch,
 		b.LeaderEpoch, b.IsTransactional, b.IsControl, b.Position, b.TimestampType, b.MaxTimestamp, b.Size,
 		record.Magic, b.Codec, b.CRC, b.Valid)
+	if b.Marker != nil {
+		line += fmt.Sprintf(" endTxnMarker: %s coordinatorEpoch: %d", b.Marker.Type, b.Marker.CoordinatorEpoch)
+	}
+	return line
 }
 
 // DumpedRecord is one record of a batch.
@@ -309,7 +321,7 @@ func eachBatch(fsys vfs.FS, name string, visit func(position int64, batch record
 }
 
 func dumpedBatch(position int64, batch record.Batch) DumpedBatch {
-	return DumpedBatch{
+	dumped := DumpedBatch{
 		Position:        position,
 		BaseOffset:      batch.BaseOffset(),
 		LastOffset:      batch.LastOffset(),
@@ -329,6 +341,10 @@ func dumpedBatch(position int64, batch record.Batch) DumpedBatch {
 		CRC:             batch.CRC(),
 		Valid:           batch.VerifyCRC() == nil,
 	}
+	if marker, ends, err := batch.EndMarker(); err == nil && ends {
+		dumped.Marker = &DumpedMarker{Type: marker.Type.String(), CoordinatorEpoch: marker.CoordinatorEpoch}
+	}
+	return dumped
 }
 
 // eachRecord visits the records of a batch; they are valid until visit returns.

@@ -152,8 +152,13 @@ func TestFormatsStayWhatTheyAre(t *testing.T) {
 	keys := keysOf(kafka.TopicID{0xaa}, 7)
 	checkGolden(t, "store-keys", bytes.Join([][]byte{
 		keys.kind(checkpointKind), keys.at(segmentKind, 258), keys.at(producerKind, 259),
-		keys.kind(epochsKind),
+		keys.kind(epochsKind), keys.kind(cleanedKind), keys.at(rewriteKind, 260),
 	}, nil), false)
+	note := rewriteNote{state: goldenState, replaced: []int64{258, 259}}
+	checkGolden(t, "store-rewrite", note.append(nil), false)
+	checkParsed(t, note, note.append(nil), parseRewriteNote)
+	checkGolden(t, "store-cleaned", appendCleaned(nil, 1<<33), false)
+	checkParsed(t, int64(1<<33), appendCleaned(nil, 1<<33), parseCleaned)
 }
 
 func checkParsed[T any](t *testing.T, want T, data []byte, parse func(data []byte) (T, error)) {
@@ -162,7 +167,7 @@ func checkParsed[T any](t *testing.T, want T, data []byte, parse func(data []byt
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(want, got, cmp.AllowUnexported(segmentState{})); diff != "" {
+	if diff := cmp.Diff(want, got, cmp.AllowUnexported(segmentState{}, rewriteNote{})); diff != "" {
 		t.Fatal(diff)
 	}
 }
