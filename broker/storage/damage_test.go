@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/firnlog/firn/broker/record"
 	"github.com/firnlog/firn/internal/kafka"
 	"github.com/firnlog/firn/internal/vfs"
 )

@@ -202,7 +202,7 @@ func TestDumpsOfFilesAndObjects(t *testing.T) {
 
 func TestEveryTypeOfDumpedLineIsInItsSchema(t *testing.T) {
 	got := firn(t, "", "log", "dump", "--format", "help")
-	if got.status != 0 || strings.Contains(got.out, `"other"`) || strings.Count(got.out, `"type": `) != 10 {
+	if got.status != 0 || strings.Contains(got.out, `"other"`) || strings.Count(got.out, "{\n  \"type\": ") != 10 {
 		t.Errorf("status %d, error %q, printed\n%s", got.status, got.err, got.out)
 	}
 }
