@@ -25,7 +25,7 @@ const (
 )
 
 // A thousand members of a hundred groups leave and join again while all of them commit. When they stop, each group
-// settles with all its members, and each commit that was acknowledged is there.
+// settles with all its members, and what is committed is exactly what was acknowledged last.
 func TestAThousandMembersRebalanceWhileTheyCommit(t *testing.T) {
 	node := Serve(t, Options{Set: []string{"group.initial.rebalance.delay.ms=0"}})
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
@@ -99,7 +99,7 @@ func checkLoad(ctx context.Context, t *testing.T, admin *kadm.Client, members []
 		for _, m := range members[i : i+loadMembers] {
 			commits += m.commits
 			got, ok := offsets.Lookup(loadTopic, m.partition)
-			if !ok || got.At < m.committed {
+			if !ok || got.At != m.committed && (!m.cutOff || got.At != m.committed+1) {
 				t.Errorf("%s: partition %d has %d committed, %d was acknowledged", m.group, m.partition, got.At, m.committed)
 			}
 			if m.failure != nil {
@@ -126,6 +126,7 @@ type loadMember struct {
 	settled    chan struct{} // closed when it has been a member, undisturbed, after the rebalancing
 	commits    int
 	committed  int64 // the newest that was acknowledged
+	cutOff     bool  // the last commit, of the offset after that one, was not answered any more
 	failure    error
 }
 
@@ -251,6 +252,7 @@ func (m *loadMember) commit(ctx context.Context) error {
 		Topic: loadTopic, TopicID: m.topicID, Partitions: []kmsg.OffsetCommitRequestTopicPartition{partition},
 	}}
 	answer, err := request.RequestWith(ctx, m.client)
+	m.cutOff = err != nil
 	if err != nil {
 		return err
 	}
