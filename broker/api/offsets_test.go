@@ -370,3 +370,31 @@ func (n *testNode) commitRemote(tp kafka.TopicIDPartition, base, end int64) {
 		},
 	}))
 }
+
+// TestFE08AReaderInARemoteHoleAtTheEndWaits has nothing for the reader in the object store nor behind it: what it may
+// read ends in a hole. Answering at once would have it ask again at once.
+func TestFE08AReaderInARemoteHoleAtTheEndWaits(t *testing.T) {
+	n := newTestNode(t, nil)
+	id := n.createTopic("a", 1, "remote.storage.enable", "true")
+	n.produceAt("a", record.None, 10, 20)
+	log := must(must(n.replicas.Partition(kafka.TopicPartition{Topic: "a"})).Log())
+	check(t, log.Roll())
+	n.commitRemote(kafka.TopicIDPartition{ID: id}, 0, 2)
+	must(log.MoveLocalStart(2, "test"))
+	n.remote.read = func(req storage.RemoteReadRequest) (storage.RemoteReadResult, error) {
+		return storage.RemoteReadResult{NextOffset: req.Offset, Release: func() {}}, nil
+	}
+	req := fetchRequest("a", kafka.TopicID{}, 1)
+	req.MaxWaitMillis = 60_000
+	reply := n.send(req, 12)
+	select {
+	case <-reply.Wait:
+		t.Fatal("an empty answer comes at once")
+	default:
+	}
+	n.produceAt("a", record.None, 30) // there is more to read, which the next fetch will find
+	got := decodeReply[*kmsg.FetchResponse](n, req, reply, 12).Topics[0].Partitions[0]
+	if got.ErrorCode != 0 || got.HighWatermark != 3 {
+		t.Errorf("answer: %+v", got)
+	}
+}

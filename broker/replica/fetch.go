@@ -48,6 +48,7 @@ type Fetch struct {
 
 // remoteRead is one partition's read from the object store.
 type remoteRead struct {
+	upTo   int64 // of the request
 	result storage.RemoteReadResult
 	err    error
 	done   bool
@@ -236,9 +237,9 @@ func (f *Fetch) satisfied() bool {
 	if f.nothing && !time.Now().Before(f.deadline) {
 		return false
 	}
-	f.look()
+	cold := f.look()
 	defer releaseAll(f.results)
-	return complete(f.results, f.params.MinBytes) || f.remoteArrived()
+	return complete(f.results, f.params.MinBytes) || f.remoteArrived(cold)
 }
 
 // unseen lists the log end offsets that were not visible yet to a fetch that found too little. They are compared with

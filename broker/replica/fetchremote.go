@@ -15,7 +15,7 @@ func (f *Fetch) startRemoteReads(ctx context.Context, cold []coldRead) {
 	f.remote = make(map[*Partition]*remoteRead, len(cold))
 	cold = slices.DeleteFunc(cold, func(read coldRead) bool {
 		_, twice := f.remote[read.partition] // a request that lists one partition twice is answered once
-		f.remote[read.partition] = &remoteRead{}
+		f.remote[read.partition] = &remoteRead{upTo: read.request.UpTo}
 		return twice
 	})
 	for _, read := range cold {
@@ -39,7 +39,7 @@ func (f *Fetch) remoteDone(p *Partition, result storage.RemoteReadResult, err er
 		}
 		return
 	}
-	*read = remoteRead{result: result, err: err, done: true}
+	read.result, read.err, read.done = result, err, true
 }
 
 // abandonRemote gives up the remote reads that are under way and returns what has been there until now.
@@ -52,12 +52,19 @@ func (f *Fetch) abandonRemote() map[*Partition]*remoteRead {
 }
 
 // remoteArrived tells whether any remote read has ended: those that are still under way are served by the next poll
-// from the cache, as a reader that fell behind on many partitions should not wait for the slowest.
-func (f *Fetch) remoteArrived() bool {
+// from the cache, as a reader that fell behind on many partitions should not wait for the slowest. A reader who stands
+// in a hole that reaches to the end of what it may read got nothing: it waits like any other at the end of a log, until
+// cold, as of now, says that it may read more.
+func (f *Fetch) remoteArrived(cold []coldRead) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for _, read := range f.remote {
-		if read.done {
+		if read.done && (read.err != nil || len(read.result.Data) > 0) {
+			return true
+		}
+	}
+	for _, now := range cold {
+		if read, ok := f.remote[now.partition]; ok && read.done && now.request.UpTo > read.upTo {
 			return true
 		}
 	}
