@@ -87,61 +87,70 @@ func (e *Enforcer) Run(ctx context.Context) error {
 	ticker := time.NewTicker(e.options.Interval)
 	defer ticker.Stop()
 	for {
-		var work []kafka.TopicPartition
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-ticker.C:
-			work = e.options.Partitions()
+			e.metrics.retainedBytes.Set(float64(e.enforceAll(ctx, e.options.Partitions())))
 		case <-e.woken:
-			work = e.takeDue()
-		}
-		for _, tp := range work {
-			if ctx.Err() != nil {
-				return nil
-			}
-			if err := e.enforce(ctx, tp); err != nil && !errors.Is(err, ErrUnknown) {
-				e.metrics.failures.Inc()
-				e.options.Logger.Warn("retention left a log alone, the next run tries again",
-					"partition", tp.String(), "err", err)
-			}
+			e.enforceAll(ctx, e.takeDue())
 		}
 	}
 }
 
-// enforce brings one log within its limits. The new start is published before anything is removed.
-func (e *Enforcer) enforce(ctx context.Context, tp kafka.TopicPartition) error {
+// enforceAll brings logs within their limits, and returns how many bytes are left of those that could be looked at.
+func (e *Enforcer) enforceAll(ctx context.Context, work []kafka.TopicPartition) (retained int64) {
+	for _, tp := range work {
+		if ctx.Err() != nil {
+			return retained
+		}
+		bytes, err := e.enforce(ctx, tp)
+		retained += bytes
+		if err != nil && !errors.Is(err, ErrUnknown) {
+			e.metrics.failures.Inc()
+			e.options.Logger.Warn("retention left a log alone, the next run tries again",
+				"partition", tp.String(), "err", err)
+		}
+	}
+	return retained
+}
+
+// enforce brings one log within its limits, and returns its bytes then. The new start is published before anything is
+// removed.
+func (e *Enforcer) enforce(ctx context.Context, tp kafka.TopicPartition) (retained int64, err error) {
 	log := e.options.Find(tp)
 	if log == nil {
-		return nil
+		return 0, nil
 	}
 	view, err := log.View()
 	if err != nil {
-		return err
+		return 0, err
 	}
 	now := time.Now().UnixMilli()
 	if RollDue(view, now) {
 		if err := log.Roll(); err != nil {
-			return fmt.Errorf("roll the expired active segment: %w", err)
+			return view.Bytes(), fmt.Errorf("roll the expired active segment: %w", err)
 		}
 		if view.Tiered {
-			return nil // the bucket gets the segment first; the next run lets it go
+			return view.Bytes(), nil // the bucket gets the segment first; the next run lets it go
 		}
 		if view, err = log.View(); err != nil {
-			return err
+			return 0, err
 		}
 	}
-	if start := Start(view, now); start > view.LogStart {
+	retained = view.Bytes()
+	start, lost := Start(view, now)
+	if start > view.LogStart {
 		if err := log.MoveLogStart(ctx, start); err != nil {
-			return fmt.Errorf("move the log start offset to %d: %w", start, err)
+			return retained, fmt.Errorf("move the log start offset to %d: %w", start, err)
 		}
 		e.metrics.logStartMoves.Inc()
 		view.LogStart = start
 	}
 	if start := LocalStart(view, now); start > 0 {
 		if err := log.MoveLocalStart(start); err != nil {
-			return fmt.Errorf("remove local segments below %d: %w", start, err)
+			return retained, fmt.Errorf("remove local segments below %d: %w", start, err)
 		}
 	}
-	return nil
+	return retained - e.metrics.deleted(lost), nil
 }

@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus/testutil"
 	"go.uber.org/goleak"
 
 	"github.com/firnlog/firn/internal/kafka"
@@ -52,7 +53,7 @@ func (f *fakeLog) MoveLocalStart(offset int64) error {
 	return nil
 }
 
-func runOnce(t *testing.T, log *fakeLog) {
+func runOnce(t *testing.T, log *fakeLog) (*metrics, int64) {
 	t.Helper()
 	tp := kafka.TopicPartition{Topic: "t"}
 	enforcer := New(Options{
@@ -61,9 +62,11 @@ func runOnce(t *testing.T, log *fakeLog) {
 		Partitions: func() []kafka.TopicPartition { return []kafka.TopicPartition{tp} },
 		Find:       func(kafka.TopicPartition) Log { return log },
 	})
-	if err := enforcer.enforce(t.Context(), tp); err != nil {
+	retained, err := enforcer.enforce(t.Context(), tp)
+	if err != nil {
 		t.Fatal(err)
 	}
+	return enforcer.metrics, retained
 }
 
 func TestRE04QuietTopicLosesItsActiveSegmentInOneRun(t *testing.T) {
@@ -104,7 +107,10 @@ func TestRE07OneRunReachesTheSteadyState(t *testing.T) {
 	segments[3].MaxTimestamp, segments[3].LastAppendedAt = -1, -1
 	log := &fakeLog{view: view(segments, limited(func(l *Limits) { l.Ms = hour }))}
 	log.view.LogStart = 150 // DeleteRecords
-	runOnce(t, log)
+	counted, retained := runOnce(t, log)
+	if bytes := testutil.ToFloat64(counted.deletedBytes.WithLabelValues("age")); bytes != 20 || retained != 10 {
+		t.Errorf("%v bytes went by age and %d are left, want 20 (and 10 below the log start) and 10", bytes, retained)
+	}
 	if log.view.LogStart != 300 || len(log.view.Local) != 1 {
 		t.Errorf("log start %d, %d segments; want 300 and 1", log.view.LogStart, len(log.view.Local))
 	}

@@ -50,6 +50,9 @@ func (s Segment) expired(maxAge, now int64) bool {
 	return maxAge != Unlimited && at >= 0 && now-at > maxAge
 }
 
+// Bytes is the size of the log, what is both local and remote once.
+func (v View) Bytes() int64 { return bytesOf(v.whole()) }
+
 // whole lists every segment of the log once: the remote ones, then the local ones that are not copies of them.
 func (v View) whole() []Segment {
 	segments := make([]Segment, 0, len(v.Remote)+len(v.Local))
@@ -62,41 +65,73 @@ func (v View) whole() []Segment {
 	return segments
 }
 
+// Reason is why a segment goes.
+type Reason int
+
+// The reasons, in the order in which they are looked for.
+const (
+	BySize  Reason = iota // retention.bytes
+	ByAge                 // retention.ms
+	ByStart               // it lies below the log start offset, which somebody else has moved
+	reasons = 3
+)
+
+// String is the reason as a label of metrics.
+func (r Reason) String() string { return [reasons]string{"size", "age", "log_start"}[r] }
+
+// Loss is a segment that goes.
+type Loss struct {
+	Reason Reason
+	Bytes  int64
+}
+
 // Start is where the log should begin: past all segments, from the oldest on, that are too old or that the log is too
-// large with. It never goes back, nor past the high watermark, nor into the active segment.
-func Start(v View, now int64) int64 {
-	if v.KeepsAll {
-		return v.LogStart
-	}
+// large with. It never goes back, nor past the high watermark, nor into the active segment. The losses are the segments
+// that end at or before it.
+func Start(v View, now int64) (int64, []Loss) {
 	segments := v.whole()
-	excess := int64(0) // bytes that may go
-	if v.Limits.Bytes != Unlimited {
-		for _, segment := range segments {
-			excess += segment.Bytes
-		}
-		excess -= v.Limits.Bytes
-	}
+	excess := bytesOf(segments) - v.Limits.Bytes // bytes that may go
 	start := v.LogStart
+	var lost []Loss
 	for _, segment := range segments {
-		tooLarge := v.Limits.Bytes != Unlimited && excess >= segment.Bytes
-		if segment.Active || segment.EndOffset > v.HighWatermark || !tooLarge && !segment.expired(v.Limits.Ms, now) {
+		reason, goes := v.reason(segment, excess, now)
+		if !goes || segment.Active || segment.EndOffset > v.HighWatermark {
 			break
 		}
 		excess -= segment.Bytes
 		start = max(start, segment.EndOffset)
+		if reason != ByStart || !v.Tiered { // whoever moved the start of a tiered log has let go of what the bucket has
+			lost = append(lost, Loss{Reason: reason, Bytes: segment.Bytes})
+		}
 	}
-	return start
+	return start, lost
+}
+
+// reason tells whether a segment goes, the oldest that is left, and why.
+func (v View) reason(segment Segment, excess, now int64) (Reason, bool) {
+	switch {
+	case segment.EndOffset <= v.LogStart:
+		return ByStart, true
+	case v.KeepsAll:
+		return 0, false
+	case v.Limits.Bytes != Unlimited && excess >= segment.Bytes:
+		return BySize, true
+	}
+	return ByAge, segment.expired(v.Limits.Ms, now)
+}
+
+func bytesOf(segments []Segment) (total int64) {
+	for _, segment := range segments {
+		total += segment.Bytes
+	}
+	return total
 }
 
 // LocalStart is where the local part of the log should begin: past the segments that lie below the log start offset
 // and, where the bucket has them, past those that are too old or too large for local disk.
 func LocalStart(v View, now int64) int64 {
 	start := int64(0)
-	excess := int64(0)
-	for _, segment := range v.Local {
-		excess += segment.Bytes
-	}
-	excess -= v.Limits.LocalBytes
+	excess := bytesOf(v.Local) - v.Limits.LocalBytes
 	for _, segment := range v.Local {
 		covered := v.Tiered && segment.EndOffset <= v.RemoteEnd
 		tooLarge := v.Limits.LocalBytes != Unlimited && excess >= segment.Bytes

@@ -1,6 +1,9 @@
 package retention
 
-import "testing"
+import (
+	"slices"
+	"testing"
+)
 
 // hour and now are the tests' clock: record times are hours before now.
 const (
@@ -106,7 +109,7 @@ func TestStartOfAnAllLocalLog(t *testing.T) {
 			if test.change != nil {
 				test.change(&test.view)
 			}
-			if got := Start(test.view, now); got != test.want {
+			if got, _ := Start(test.view, now); got != test.want {
 				t.Errorf("log start offset %d, want %d", got, test.want)
 			}
 		})
@@ -151,7 +154,7 @@ func TestStartOfATieredLog(t *testing.T) {
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			if got := Start(test.view, now); got != test.want {
+			if got, _ := Start(test.view, now); got != test.want {
 				t.Errorf("log start offset %d, want %d", got, test.want)
 			}
 		})
@@ -203,6 +206,53 @@ func TestLocalStart(t *testing.T) {
 			}
 			if got := LocalStart(test.view, now); got != test.want {
 				t.Errorf("local start %d, want %d", got, test.want)
+			}
+		})
+	}
+}
+
+func TestLossesHaveTheirReasons(t *testing.T) {
+	const size, age, start = BySize, ByAge, ByStart
+	tests := []struct {
+		name   string
+		view   View
+		change func(*View)
+		want   []Reason
+	}{
+		{name: "nothing goes", view: view(local(9, 0), unlimited())},
+		{
+			name: "size comes before age",
+			view: view(local(9, 9, 9, 0), limited(func(l *Limits) { l.Ms, l.Bytes = hour, 25 })),
+			want: []Reason{size, age, age},
+		},
+		{
+			name:   "RE-07: what lies below the log start does not keep what is old behind it",
+			view:   view(local(2, 9, 9, 0), limited(func(l *Limits) { l.Ms = 5 * hour })),
+			change: func(v *View) { v.LogStart = 100 },
+			want:   []Reason{start, age, age},
+		},
+		{
+			name:   "a compacted log loses what lies below its start, whatever its age",
+			view:   view(local(9, 9, 9, 0), limited(func(l *Limits) { l.Ms, l.Bytes = hour, 0 })),
+			change: func(v *View) { v.LogStart, v.KeepsAll = 150, true },
+			want:   []Reason{start},
+		},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			if test.change != nil {
+				test.change(&test.view)
+			}
+			_, lost := Start(test.view, now)
+			var got []Reason
+			for _, loss := range lost {
+				got = append(got, loss.Reason)
+				if loss.Bytes != 10 {
+					t.Errorf("a loss of %d bytes", loss.Bytes)
+				}
+			}
+			if !slices.Equal(got, test.want) {
+				t.Errorf("reasons %v, want %v", got, test.want)
 			}
 		})
 	}
