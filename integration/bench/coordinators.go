@@ -114,7 +114,7 @@ func transactionLoad() coordinatorLoad {
 				}
 				record := &kgo.Record{Value: value, Partition: int32(number)}
 				if err := client.ProduceSync(ctx, record).FirstErr(); err != nil {
-					return err
+					return errors.Join(err, client.EndTransaction(ctx, kgo.TryAbort)) // or none could be begun again
 				}
 				return client.EndTransaction(ctx, kgo.TryCommit)
 			}, err
