@@ -13,6 +13,7 @@ import (
 	"github.com/firnlog/firn/broker/record"
 	"github.com/firnlog/firn/broker/server"
 	"github.com/firnlog/firn/broker/txn"
+	"github.com/firnlog/firn/compaction"
 	"github.com/firnlog/firn/internal/kafka"
 )
 
@@ -44,6 +45,8 @@ type Config struct {
 
 	// Log is how logs are kept.
 	Log LogConfig
+	// Cleaner is how logs are compacted (log.cleaner.*).
+	Cleaner compaction.Config
 	// Topics is what topics get that are created without it.
 	Topics TopicsConfig
 	// Groups is how groups are kept (group.*, offsets.retention.*, …).
@@ -241,6 +244,11 @@ func (c Config) Validate() error {
 	default:
 		check(false, "firn.log.flush.policy must be auto, os or group, not %q", c.Log.FlushPolicy)
 	}
+	check(!c.Cleaner.Enable || c.Cleaner.DedupeBufferBytes>>20 >= int64(c.Cleaner.Threads),
+		"log.cleaner.dedupe.buffer.size (%d) must be at least 1 MiB for each of log.cleaner.threads (%d)",
+		c.Cleaner.DedupeBufferBytes, c.Cleaner.Threads)
+	check(c.Cleaner.LoadFactor > 0 && c.Cleaner.LoadFactor < 1,
+		"log.cleaner.io.buffer.load.factor must be between 0 and 1, not %v", c.Cleaner.LoadFactor)
 	check(c.Tier.UploadDeadline < c.Tier.Reservation, "firn.tier.upload.deadline.ms (%d) must be less than "+
 		"firn.tier.reservation.ms (%d): an upload must end before its name lapses",
 		c.Tier.UploadDeadline.Milliseconds(), c.Tier.Reservation.Milliseconds())

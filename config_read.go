@@ -14,6 +14,7 @@ import (
 	"github.com/firnlog/firn/broker/record"
 	"github.com/firnlog/firn/broker/server"
 	"github.com/firnlog/firn/broker/txn"
+	"github.com/firnlog/firn/compaction"
 	"github.com/firnlog/firn/internal/config"
 	"github.com/firnlog/firn/internal/kafka"
 )
@@ -42,6 +43,14 @@ func (r *reader) config() Config {
 			HeaderOnlyValidation:   r.text("firn.record.validation") == "header",
 			RetentionCheckInterval: r.milliseconds("log.retention.check.interval.ms"),
 			ProducerIDExpiration:   r.milliseconds("producer.id.expiration.ms"),
+		},
+		Cleaner: compaction.Config{
+			Enable:            r.boolean("log.cleaner.enable"),
+			Threads:           int(r.int("log.cleaner.threads")),
+			DedupeBufferBytes: r.long("log.cleaner.dedupe.buffer.size"),
+			LoadFactor:        r.double("log.cleaner.io.buffer.load.factor"),
+			MaxBytesPerSecond: r.double("log.cleaner.io.max.bytes.per.second"),
+			Backoff:           r.milliseconds("log.cleaner.backoff.ms"),
 		},
 		Topics: TopicsConfig{
 			DefaultPartitions:        r.int("num.partitions"),
@@ -209,6 +218,12 @@ func (r *reader) codec(name string) record.Codec {
 		return record.None
 	}
 	return codec
+}
+
+func (r *reader) double(name string) float64 {
+	value, err := config.ParseDouble(r.text(name))
+	r.failAt(name, err)
+	return value
 }
 
 func (r *reader) boolean(name string) bool {

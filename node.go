@@ -20,6 +20,7 @@ import (
 	"github.com/firnlog/firn/broker/server"
 	"github.com/firnlog/firn/broker/storage"
 	"github.com/firnlog/firn/broker/txn"
+	"github.com/firnlog/firn/compaction"
 	"github.com/firnlog/firn/internal/network"
 	"github.com/firnlog/firn/internal/vfs"
 	"github.com/firnlog/firn/metastore"
@@ -75,6 +76,7 @@ type Node struct {
 	tier      *tiering.Manager
 	replicas  *replica.Manager
 	retention *retention.Enforcer
+	cleaner   *compaction.Cleaner
 	server    *server.Server
 	admin     *admin.Server
 

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/firnlog/firn/broker/server"
+	"github.com/firnlog/firn/compaction"
 	"github.com/firnlog/firn/internal/config"
 	"github.com/firnlog/firn/metastore/image"
 )
@@ -19,6 +20,7 @@ type liveSettings struct {
 	remoteReads        int
 	remoteFetchMaxWait time.Duration
 	listOffsetsTimeout time.Duration
+	cleaner            compaction.Config
 }
 
 // liveAt is what holds by an image: of what was altered, this broker's own word goes before that for all.
@@ -30,6 +32,7 @@ func (n *Node) liveAt(img *image.Image) liveSettings {
 		remoteReads:        n.config.Tier.FetchConcurrency,
 		remoteFetchMaxWait: n.config.Tier.FetchMaxWait,
 		listOffsetsTimeout: n.config.Tier.ListOffsetsTimeout,
+		cleaner:            n.config.Cleaner,
 	}
 	layers := n.layers(img)
 	for _, layer := range []map[string]string{layers.DynamicDefault, layers.Dynamic} {
@@ -68,6 +71,20 @@ func (s *liveSettings) take(name, value string) error {
 		return takeMilliseconds(&s.remoteFetchMaxWait, value)
 	case "remote.list.offsets.request.timeout.ms":
 		return takeMilliseconds(&s.listOffsetsTimeout, value)
+	case "log.cleaner.threads":
+		return takeInt(&s.cleaner.Threads, value)
+	case "log.cleaner.backoff.ms":
+		return takeMilliseconds(&s.cleaner.Backoff, value)
+	case "log.cleaner.dedupe.buffer.size":
+		number, err := config.ParseLong(value)
+		if err == nil {
+			s.cleaner.DedupeBufferBytes = number
+		}
+		return err
+	case "log.cleaner.io.buffer.load.factor":
+		return takeDouble(&s.cleaner.LoadFactor, value)
+	case "log.cleaner.io.max.bytes.per.second":
+		return takeDouble(&s.cleaner.MaxBytesPerSecond, value)
 	}
 	return nil
 }
@@ -76,6 +93,14 @@ func takeInt(to *int, value string) error {
 	number, err := config.ParseInt(value)
 	if err == nil {
 		*to = int(number)
+	}
+	return err
+}
+
+func takeDouble(to *float64, value string) error {
+	number, err := config.ParseDouble(value)
+	if err == nil {
+		*to = number
 	}
 	return err
 }
@@ -99,6 +124,7 @@ func (n *Node) applySettings(img *image.Image, delta image.Delta) {
 	n.logs.SetProducerExpiration(live.producerExpiration)
 	n.tier.SetConcurrency(live.uploads, live.remoteReads)
 	n.server.SetConnectionLimits(live.connections)
+	n.cleaner.SetConfig(live.cleaner)
 	n.noteIdle(img)
 }
 

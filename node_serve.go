@@ -98,7 +98,7 @@ func (n *Node) openReplicas(context.Context) error {
 		{kafka.GroupMetadataTopic, n.groups.Runtime(), n.config.OffsetsTopic.Codec},
 		{kafka.TransactionStateTopic, n.transactions.Runtime(), record.None},
 	}
-	n.retention = n.newRetention()
+	n.retention, n.cleaner = n.newRetention(), n.newCleaner()
 	n.meta.Watch(n.replicas.Apply)
 	n.meta.Watch(n.tier.Apply)
 	n.meta.Watch(n.applyCoordinators)
@@ -106,6 +106,7 @@ func (n *Node) openReplicas(context.Context) error {
 	n.run("transactions", n.transactions.Run)
 	n.run("tiering", n.tier.Run)
 	n.run("retention", n.retention.Run)
+	n.run("compaction", n.cleaner.Run)
 	return nil
 }
 
@@ -138,7 +139,7 @@ func (n *Node) openServers(ctx context.Context) error {
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	n.admin = admin.New(admin.Options{
 		Logger: n.logger, Gatherer: n.deps.Registry, Metadata: n.meta, Logs: n.logs.Log,
-		ObjectKey: n.objectKey, Ready: n.Ready, Profiles: n.config.PProf,
+		ObjectKey: n.objectKey, Compaction: shownCompaction{n.cleaner}, Ready: n.Ready, Profiles: n.config.PProf,
 	})
 	n.run("HTTP", func(ctx context.Context) error { return n.admin.Run(ctx, httpListener) })
 	n.run("server", n.server.Run)

@@ -25,13 +25,7 @@ type Transactions interface {
 	// not above the last stable offset.
 	AbortedTransactions(start, end int64) ([]storage.AbortedTransaction, error)
 	// LastRecordsOfProducers are those of the producers that are remembered, by producer id.
-	LastRecordsOfProducers() map[int64]LastRecord
-}
-
-// LastRecord is the end of what a producer has written to a log.
-type LastRecord struct {
-	LastDataOffset int64 // of its last record; −1 if only its epoch is known
-	Epoch          int16
+	LastRecordsOfProducers() map[int64]storage.LastRecord
 }
 
 // Source reads a segment from its first batch to its last.

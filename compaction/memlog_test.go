@@ -17,7 +17,7 @@ type memLog struct {
 	segments  []memSegment // the last is active
 	cleaned   int64
 	stable    int64
-	producers map[int64]LastRecord
+	producers map[int64]storage.LastRecord
 	settings  Settings
 	steps     int // until the crash; negative is never
 	replaced  int // segments of the largest replacement
@@ -87,7 +87,7 @@ func (l *memLog) AbortedTransactions(start, end int64) (found []storage.AbortedT
 	return found, l.step()
 }
 
-func (l *memLog) LastRecordsOfProducers() map[int64]LastRecord { return l.producers }
+func (l *memLog) LastRecordsOfProducers() map[int64]storage.LastRecord { return l.producers }
 
 type memSource struct {
 	log     *memLog

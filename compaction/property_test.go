@@ -39,7 +39,7 @@ type history struct {
 func newHistory(t *rapid.T) *history {
 	h := &history{t: t, now: 1_000_000, entries: map[int64]entry{}, aborted: map[int64]bool{},
 		open: map[int64]int64{}, pending: map[int64][]int64{}}
-	h.log = &memLog{steps: -1, producers: map[int64]LastRecord{}, settings: Settings{
+	h.log = &memLog{steps: -1, producers: map[int64]storage.LastRecord{}, settings: Settings{
 		DeleteRetentionMs: retentionMs,
 		SegmentBytes:      rapid.Int64Range(1, 2000).Draw(t, "segment.bytes"), IndexBytes: 1 << 20,
 	}}
@@ -102,7 +102,7 @@ func (h *history) write(producer int64) {
 	}
 	batch := b.Build()
 	if producer != record.NoProducerID {
-		h.log.producers[producer] = LastRecord{LastDataOffset: batch.LastOffset()}
+		h.log.producers[producer] = storage.LastRecord{LastDataOffset: batch.LastOffset()}
 	}
 	h.append(batch)
 }

@@ -5,12 +5,13 @@ import (
 	"math"
 
 	"github.com/firnlog/firn/broker/record"
+	"github.com/firnlog/firn/broker/storage"
 )
 
 // writing is the second phase of a pass: what it knows besides the map.
 type writing struct {
 	transactions *transactions
-	producers    map[int64]LastRecord
+	producers    map[int64]storage.LastRecord
 	horizon      int64 // for tombstones and markers that have none yet
 	keepMapped   func(*record.Record) bool
 	sink         Sink

@@ -37,6 +37,8 @@ type Options struct {
 	Logs func(tp kafka.TopicPartition) (*storage.Log, error)
 	// ObjectKey is the key under which a segment object lies in the bucket.
 	ObjectKey func(tp kafka.TopicIDPartition, entry command.SegmentEntry) string
+	// Compaction is the log cleaner.
+	Compaction Compaction
 	// Ready says why the broker cannot serve, or nil.
 	Ready func() error
 	// Profiles mounts net/http/pprof (firn.http.pprof).
@@ -69,6 +71,8 @@ func (s *Server) routes() http.Handler {
 	mux.HandleFunc("GET /readyz", s.readyz)
 	mux.HandleFunc("GET "+view.PathTier, s.tierStatus)
 	mux.HandleFunc("GET "+view.PathTier+"/{topic}", s.tierObjects)
+	mux.HandleFunc("GET "+view.PathCompaction+"/{topic}", s.compactionStatus)
+	mux.HandleFunc("POST "+view.PathCompaction+"/{topic}", s.compact)
 	if s.options.Profiles {
 		mux.HandleFunc("GET /debug/pprof/", pprof.Index)
 		mux.HandleFunc("GET /debug/pprof/profile", pprof.Profile)

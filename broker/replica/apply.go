@@ -212,9 +212,13 @@ func (m *Manager) remove(gone []*Partition) {
 
 // LogConfig is what the local log needs of a topic's settings.
 func LogConfig(cfg *config.TopicConfig) storage.Config {
+	segmentMs := cfg.SegmentMs
+	if cfg.CleanupCompact && cfg.MaxCompactionLagMs > 0 { // the active segment is never cleaned (KIP-354)
+		segmentMs = min(segmentMs, cfg.MaxCompactionLagMs)
+	}
 	return storage.Config{
 		SegmentBytes:       cfg.SegmentBytes,
-		SegmentMs:          cfg.SegmentMs,
+		SegmentMs:          segmentMs,
 		SegmentJitterMs:    cfg.SegmentJitterMs,
 		SegmentIndexBytes:  cfg.SegmentIndexBytes,
 		IndexIntervalBytes: cfg.IndexIntervalBytes,

@@ -22,3 +22,7 @@ func addHTTPFlag(cmd *cobra.Command) *httpFlag {
 func (f *httpFlag) get(ctx context.Context, path string, into any) error {
 	return httpapi.Get(ctx, f.address, path, into)
 }
+
+func (f *httpFlag) post(ctx context.Context, path string, into any) error {
+	return httpapi.Post(ctx, f.address, path, into)
+}

@@ -24,6 +24,7 @@ func topicCommand() *cobra.Command {
 		topicDescribeCommand(),
 		topicAlterCommand(),
 		topicDeleteCommand(),
+		topicCompactCommand(),
 	)
 }
 

@@ -61,6 +61,7 @@ func topicDescribeCommand() *cobra.Command {
 		Args:  takes(cobra.MinimumNArgs(1)),
 	}
 	brokers := addBrokerFlag(cmd)
+	server := addHTTPFlag(cmd)
 	showDefaults := cmd.Flags().BoolP("all", "a", false,
 		"show the settings that have their default too (JSON always does)")
 	cmd.ValidArgsFunction = completeTopics(brokers, 0)
@@ -70,7 +71,7 @@ func topicDescribeCommand() *cobra.Command {
 			return nil, err
 		}
 		defer client.Close()
-		described, err := describeTopics(client, names)
+		described, err := describeTopics(client, server, names)
 		if described != nil {
 			described.showDefaults = *showDefaults
 		}
@@ -78,7 +79,7 @@ func topicDescribeCommand() *cobra.Command {
 	})
 }
 
-func describeTopics(client *session, names []string) (*topicDescriptions, error) {
+func describeTopics(client *session, server *httpFlag, names []string) (*topicDescriptions, error) {
 	topics, err := client.admin.ListTopics(client.ctx, names...)
 	if err != nil {
 		return nil, fmt.Errorf("describe topics: %w", err)
@@ -113,7 +114,7 @@ func describeTopics(client *session, names []string) (*topicDescriptions, error)
 		}
 		topic.Configs = describeConfigs(resource.Configs)
 		if topic.compacted() && isFirn() {
-			topic.Notes = append(topic.Notes, "compact: not cleaned yet; this version of firn keeps every record of the topic")
+			topic.Notes = append(topic.Notes, compactionNotes(client.ctx, server, &topic)...)
 		}
 		if note := client.cappedNote(&topic); note != "" {
 			topic.Notes = append(topic.Notes, note)

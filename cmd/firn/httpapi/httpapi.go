@@ -25,10 +25,19 @@ const (
 
 // Get asks the listener at address, HOST:PORT, for the document at path.
 func Get(ctx context.Context, address, path string, into any) error {
+	return ask(ctx, http.MethodGet, address, path, into)
+}
+
+// Post asks the listener to do what path stands for, and takes its answer.
+func Post(ctx context.Context, address, path string, into any) error {
+	return ask(ctx, http.MethodPost, address, path, into)
+}
+
+func ask(ctx context.Context, method, address, path string, into any) error {
 	address = strings.TrimSuffix(strings.TrimPrefix(address, "http://"), "/")
 	ctx, stop := context.WithTimeout(ctx, timeout)
 	defer stop()
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+path, http.NoBody)
+	request, err := http.NewRequestWithContext(ctx, method, "http://"+address+path, http.NoBody)
 	if err != nil {
 		return fmt.Errorf("--http %s: %w", address, err)
 	}

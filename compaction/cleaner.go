@@ -1,0 +1,368 @@
+package compaction
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/firnlog/firn/broker/record"
+	"github.com/firnlog/firn/broker/storage"
+	"github.com/firnlog/firn/internal/kafka"
+)
+
+// Config is what the pool is told by the broker's settings.
+type Config struct {
+	Enable            bool          // log.cleaner.enable
+	Threads           int           // log.cleaner.threads
+	DedupeBufferBytes int64         // log.cleaner.dedupe.buffer.size, of all workers together
+	LoadFactor        float64       // log.cleaner.io.buffer.load.factor
+	MaxBytesPerSecond float64       // log.cleaner.io.max.bytes.per.second, of all workers together
+	Backoff           time.Duration // log.cleaner.backoff.ms: between two looks when there is nothing to clean
+}
+
+// Options are what a Cleaner is made of.
+type Options struct {
+	Logger     *slog.Logger
+	Registerer prometheus.Registerer // nil registers nothing
+	Config     Config
+	// Partitions lists the logs that are to be compacted.
+	Partitions func() []kafka.TopicPartition
+	// Find finds one of them; nil says that it is gone, or not to be compacted.
+	Find func(tp kafka.TopicPartition) Log
+	// Roll seals the active segment of a log, so that a forced pass reaches what was written last.
+	Roll func(tp kafka.TopicPartition) error
+	// Directory names the log directory of a log, for metrics.
+	Directory func(tp kafka.TopicPartition) string
+	// MaxPartitionSeries is how many logs may have series of their own; with more of them there are none.
+	MaxPartitionSeries int
+}
+
+// Cleaner is a pool of workers that compact logs, the dirtiest first. A log that cannot be cleaned is set aside with its
+// reason and does not keep the others from their turn. Its methods may be called from any goroutine.
+type Cleaner struct {
+	options  Options
+	metrics  *metrics
+	throttle throttle
+
+	mu      sync.Mutex // guards the fields below
+	config  Config
+	changed chan struct{} // closed when the config has changed: the workers begin anew
+	woken   chan struct{} // closed when a worker should look at once
+	logs    map[kafka.TopicPartition]*logState
+}
+
+// logState is what the cleaner remembers of one log.
+type logState struct {
+	cleaning bool
+	forced   bool  // until a pass has found nothing left to do
+	failure  error // why it is set aside; nil while it is not
+	stats    Stats // of the pass that runs, or of the last one
+	passes   int64
+	cleanedAt,
+	startedAt time.Time // of the last pass; zero without
+}
+
+// New makes a cleaner that Run runs.
+func New(options Options) *Cleaner {
+	c := &Cleaner{
+		options: options, config: options.Config,
+		changed: make(chan struct{}), woken: make(chan struct{}), logs: map[kafka.TopicPartition]*logState{},
+	}
+	c.throttle.set(options.Config.MaxBytesPerSecond)
+	c.metrics = newMetrics(c, options.Registerer)
+	return c
+}
+
+// SetConfig takes over new settings. Where the pool itself changes the passes under way begin anew: they have changed
+// nothing that is not whole.
+func (c *Cleaner) SetConfig(config Config) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if config == c.config {
+		return
+	}
+	if config.MaxBytesPerSecond != c.config.MaxBytesPerSecond {
+		c.throttle.set(config.MaxBytesPerSecond)
+	}
+	c.config = config
+	close(c.changed)
+	c.changed = make(chan struct{})
+}
+
+// Run cleans until ctx ends.
+func (c *Cleaner) Run(ctx context.Context) error {
+	for ctx.Err() == nil {
+		c.mu.Lock()
+		config, changed := c.config, c.changed
+		c.mu.Unlock()
+		generation, cancel := context.WithCancel(ctx)
+		var workers errgroup.Group
+		if config.Enable {
+			for range config.Threads {
+				workers.Go(func() error {
+					c.work(generation, config)
+					return nil
+				})
+			}
+		}
+		select {
+		case <-ctx.Done():
+		case <-changed:
+		}
+		cancel()
+		_ = workers.Wait() // a worker has no error of its own
+	}
+	return nil
+}
+
+// work is one worker.
+func (c *Cleaner) work(ctx context.Context, config Config) {
+	memory := newWorkspace(config.DedupeBufferBytes/int64(config.Threads), config.LoadFactor)
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		c.mu.Lock()
+		woken := c.woken
+		c.mu.Unlock()
+		if tp, log, found := c.pick(time.Now()); found {
+			c.clean(ctx, tp, log, memory)
+			if ctx.Err() != nil {
+				return
+			}
+			continue
+		}
+		timer.Reset(config.Backoff)
+		select {
+		case <-ctx.Done():
+			return
+		case <-woken:
+		case <-timer.C:
+		}
+	}
+}
+
+// pick takes the log that needs cleaning most: one that somebody asks for, then one with records that have waited beyond
+// max.compaction.lag.ms, then the dirtiest. It is marked, so that no other worker takes it.
+func (c *Cleaner) pick(now time.Time) (best kafka.TopicPartition, log Log, found bool) {
+	partitions := c.options.Partitions()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.forget(partitions)
+	var bestAt candidate
+	for _, tp := range partitions {
+		state := c.state(tp)
+		if state.cleaning || state.failure != nil {
+			continue
+		}
+		found := c.options.Find(tp)
+		if found == nil {
+			continue
+		}
+		view, err := found.View()
+		if err != nil {
+			continue // it is offline, and who looks after logs says so
+		}
+		assessed := assess(view, now.UnixMilli())
+		if state.forced && !assessed.HasWork() {
+			state.forced = false
+		}
+		if !state.forced && !assessed.Due(view.Settings.MinDirtyRatio) {
+			continue
+		}
+		at := candidate{forced: state.forced, delayMs: assessed.DelayMs, ratio: assessed.Ratio()}
+		if log == nil || bestAt.before(at) {
+			best, log, bestAt = tp, found, at
+		}
+	}
+	if log == nil {
+		return best, nil, false
+	}
+	state := c.state(best)
+	state.cleaning, state.startedAt = true, now
+	return best, log, true
+}
+
+// candidate is how urgently a log wants to be cleaned.
+type candidate struct {
+	forced  bool
+	delayMs int64
+	ratio   float64
+}
+
+func (c candidate) before(other candidate) bool {
+	switch {
+	case c.forced != other.forced:
+		return other.forced
+	case (c.delayMs > 0) != (other.delayMs > 0):
+		return other.delayMs > 0
+	case c.delayMs > 0:
+		return c.delayMs < other.delayMs
+	}
+	return c.ratio < other.ratio
+}
+
+// state needs mu.
+func (c *Cleaner) state(tp kafka.TopicPartition) *logState {
+	state := c.logs[tp]
+	if state == nil {
+		state = &logState{}
+		c.logs[tp] = state
+	}
+	return state
+}
+
+// forget drops what is known of logs that are not there any more; it needs mu.
+func (c *Cleaner) forget(partitions []kafka.TopicPartition) {
+	if len(c.logs) <= len(partitions) {
+		return
+	}
+	there := make(map[kafka.TopicPartition]struct{}, len(partitions))
+	for _, tp := range partitions {
+		there[tp] = struct{}{}
+	}
+	for tp, state := range c.logs {
+		if _, ok := there[tp]; !ok && !state.cleaning {
+			delete(c.logs, tp)
+		}
+	}
+}
+
+// clean makes one pass over a log that pick has marked.
+func (c *Cleaner) clean(ctx context.Context, tp kafka.TopicPartition, log Log, memory *workspace) {
+	started := time.Now()
+	stats, err := clean(ctx, log, memory, passOptions{
+		Now: started.UnixMilli(), Throttle: c.throttle.take,
+		Progress: func(stats Stats) {
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			c.state(tp).stats = stats
+		},
+	})
+	took := time.Since(started)
+	c.mu.Lock()
+	state := c.state(tp)
+	state.cleaning, state.stats = false, stats
+	if err == nil {
+		state.cleanedAt, state.passes = time.Now(), state.passes+1
+	}
+	setAside := err != nil && ctx.Err() == nil && isDamage(err)
+	if setAside {
+		state.failure, state.forced = err, false
+	}
+	if err != nil && ctx.Err() == nil {
+		state.forced = false // who asked for it sees that it did not get done
+	}
+	c.mu.Unlock()
+	c.metrics.passed(stats, took, err == nil)
+	switch {
+	case ctx.Err() != nil:
+	case setAside:
+		c.options.Logger.Error("a log cannot be compacted and is set aside; the others go on. See `firn topic compact`, "+
+			"which tries again", "partition", tp.String(), "err", err)
+	case errors.Is(err, storage.ErrSegmentsChanged), errors.Is(err, kafka.OffsetOutOfRange):
+		c.options.Logger.Info("compaction was overtaken by a change of the log", "partition", tp.String(), "reason", err)
+	case err != nil:
+		c.options.Logger.Warn("compaction of a log was broken off, and will be tried again",
+			"partition", tp.String(), "err", err)
+		c.rest(ctx)
+	default:
+		c.options.Logger.Info("a log was compacted", "partition", tp.String(),
+			"from", stats.StartOffset, "to", stats.EndOffset, "bytes read", stats.BytesRead, "bytes written",
+			stats.BytesWritten, "records read", stats.RecordsRead, "records kept", stats.RecordsKept, "took", took.String())
+	}
+}
+
+// rest keeps a log whose pass fails again and again, as on a full disk, from keeping a worker busy.
+func (c *Cleaner) rest(ctx context.Context) {
+	c.mu.Lock()
+	backoff := c.config.Backoff
+	c.mu.Unlock()
+	timer := time.NewTimer(backoff)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+	case <-timer.C:
+	}
+}
+
+// isDamage tells whether a pass will fail again, however often it is tried.
+func isDamage(err error) bool {
+	var inFile *storage.CorruptError
+	var inBatch *record.CorruptError
+	return errors.As(err, &inFile) || errors.As(err, &inBatch)
+}
+
+// ErrNotCompacted says that a partition is not one that the cleaner looks after.
+var ErrNotCompacted = errors.New("no compacted log of this broker; set cleanup.policy=compact with `firn topic alter`")
+
+// Compact asks for a pass over a log: what was written last is sealed, and neither the dirty ratio nor an earlier failure
+// keep it from being cleaned; min.compaction.lag.ms does. It returns at once, see Status.
+func (c *Cleaner) Compact(tp kafka.TopicPartition) error {
+	if !c.enabled() {
+		return errors.New("the log cleaner is switched off; set log.cleaner.enable=true and log.cleaner.threads")
+	}
+	if c.options.Find(tp) == nil {
+		return fmt.Errorf("%s: %w", tp, ErrNotCompacted)
+	}
+	if err := c.options.Roll(tp); err != nil {
+		return fmt.Errorf("seal the active segment of %s: %w", tp, err)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	state := c.state(tp)
+	state.forced, state.failure = true, nil
+	close(c.woken)
+	c.woken = make(chan struct{})
+	return nil
+}
+
+func (c *Cleaner) enabled() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.config.Enable && c.config.Threads > 0
+}
+
+// Status is where the compaction of a log stands.
+type Status struct {
+	Waiting    bool // a pass was asked for, and has not begun or has more to do
+	Running    bool
+	Failure    error // why the log is set aside; nil while it is not
+	Stats      Stats // of the pass that runs, or of the last one
+	Passes     int64 // since the start of the broker
+	LastPassAt int64 // ms since 1970, −1 without one since the start
+	DirtyRatio float64
+	DirtyBytes int64 // that could be cleaned now
+	DelayMs    int64 // how long a record has been waiting beyond max.compaction.lag.ms
+}
+
+// Status tells where the compaction of a log stands.
+func (c *Cleaner) Status(tp kafka.TopicPartition) (Status, error) {
+	log := c.options.Find(tp)
+	if log == nil {
+		return Status{}, fmt.Errorf("%s: %w", tp, ErrNotCompacted)
+	}
+	view, err := log.View()
+	if err != nil {
+		return Status{}, err
+	}
+	assessed := assess(view, time.Now().UnixMilli())
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	state := c.state(tp)
+	status := Status{
+		Waiting: state.forced && (state.cleaning || assessed.HasWork()), Running: state.cleaning, Failure: state.failure,
+		Stats: state.stats, Passes: state.passes, LastPassAt: -1,
+		DirtyRatio: assessed.Ratio(), DirtyBytes: assessed.CleanableBytes,
+		DelayMs: assessed.DelayMs,
+	}
+	if !state.cleanedAt.IsZero() {
+		status.LastPassAt = state.cleanedAt.UnixMilli()
+	}
+	return status, nil
+}

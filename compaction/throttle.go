@@ -1,0 +1,55 @@
+package compaction
+
+import (
+	"context"
+	"math"
+	"sync"
+	"time"
+)
+
+// throttle is the budget of bytes a second that all workers share (log.cleaner.io.max.bytes.per.second). Who takes from
+// it waits until what was taken before has been earned, so that no worker can starve another.
+type throttle struct {
+	mu        sync.Mutex // guards the fields below
+	perSecond float64
+	earned    time.Time // when everything that was taken so far will have been earned
+}
+
+// unlimited is the budget from which on nobody waits: Kafka's default is the largest double.
+const unlimited = math.MaxInt64
+
+func (t *throttle) set(perSecond float64) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.perSecond, t.earned = perSecond, time.Time{}
+}
+
+// take waits until so many bytes more may be read or written, or until ctx ends.
+func (t *throttle) take(ctx context.Context, bytes int) error {
+	wait := t.reserve(bytes)
+	if wait <= 0 {
+		return ctx.Err()
+	}
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-timer.C:
+		return nil
+	}
+}
+
+func (t *throttle) reserve(bytes int) time.Duration {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.perSecond >= unlimited || t.perSecond <= 0 {
+		return 0
+	}
+	now := time.Now()
+	if t.earned.Before(now) {
+		t.earned = now
+	}
+	t.earned = t.earned.Add(time.Duration(float64(bytes) / t.perSecond * float64(time.Second)))
+	return t.earned.Sub(now)
+}
