@@ -158,7 +158,7 @@ func (b *bench) catchUpRow(ctx context.Context) (report.Result, error) {
 	fetch := replay.Fetch{
 		Address: r.Address, Topic: topic, Consumers: readers, Batch: old, Batches: batches, MaxBytes: 1 << 20,
 	}
-	result, err := b.disturbedRow(ctx, r, func(ctx context.Context) error {
+	result, err := b.disturbedRow(ctx, r, disturber{run: func(ctx context.Context) error {
 		ctx, cancel := context.WithCancel(ctx)
 		defer cancel()
 		forgetting := make(chan error, 1)
@@ -166,15 +166,18 @@ func (b *bench) catchUpRow(ctx context.Context) (report.Result, error) {
 		_, err := fetch.Run(ctx)
 		cancel()
 		return errors.Join(err, <-forgetting)
-	})
+	}})
 	return result, errors.Join(err, r.drop(ctx, topic))
 }
 
-// disturbedRow compares requests at a fixed rate with and without something beside them, which runs until its context
-// ends.
-func (b *bench) disturbedRow(
-	ctx context.Context, r *running, disturb func(ctx context.Context) error,
-) (report.Result, error) {
+// disturber is what goes on beside a workload: it runs until its context ends. before and after, which may be nil, are
+// what each run needs and what it leaves.
+type disturber struct {
+	before, run, after func(ctx context.Context) error
+}
+
+// disturbedRow compares requests at a fixed rate with and without something beside them.
+func (b *bench) disturbedRow(ctx context.Context, r *running, disturb disturber) (report.Result, error) {
 	batch, err := b.events.Encode(smallShape(), time.Now().UnixMilli(), 1)
 	if err != nil {
 		return report.Result{}, err
@@ -187,16 +190,33 @@ func (b *bench) disturbedRow(
 		return report.Result{}, err
 	}
 	with := *without
+	with.before = inTurn(disturb.before, without.before)
+	with.after = inTurn(without.after, disturb.after)
 	with.run = func(ctx context.Context, bytes int64) (int64, report.Values, error) {
 		beside, stop := context.WithCancel(ctx)
 		defer stop()
 		disturbed := make(chan error, 1)
-		go func() { disturbed <- disturb(beside) }()
+		go func() { disturbed <- disturb.run(beside) }()
 		done, values, err := without.run(ctx, bytes)
 		stop()
 		return done, values, errors.Join(err, <-disturbed)
 	}
 	return b.compare(ctx, comparison{subject: with, base: without, steady: report.P50, open: true})
+}
+
+// inTurn does all steps that are not nil, until one fails.
+func inTurn(steps ...func(ctx context.Context) error) func(ctx context.Context) error {
+	return func(ctx context.Context) error {
+		for _, step := range steps {
+			if step == nil {
+				continue
+			}
+			if err := step(ctx); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
 }
 
 // forget takes a topic's files out of the page cache, again and again until the context ends.

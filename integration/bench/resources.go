@@ -19,7 +19,7 @@ func resourceRows() []entry {
 	row := func(r report.Row, one func(*bench) alone) entry {
 		r.Section, r.Subject, r.Base = "Memory and idleness", "firn", "Kafka"
 		return entry{Row: r, run: func(ctx context.Context, b *bench) (report.Result, error) {
-			return b.eachAlone(ctx, one(b))
+			return b.eachAlone(ctx, b.options.effort.startRepeats, one(b))
 		}}
 	}
 	return []entry{
@@ -46,11 +46,11 @@ func resourceRows() []entry {
 // alone is what is measured of a broker that has just been started and has the machine for itself.
 type alone func(ctx context.Context, r *running) (report.Values, error)
 
-// eachAlone starts each broker on an empty folder, in turn and again.
-func (b *bench) eachAlone(ctx context.Context, one alone) (report.Result, error) {
+// eachAlone starts each broker on an empty folder, in turn and again, so many times.
+func (b *bench) eachAlone(ctx context.Context, times int, one alone) (report.Result, error) {
 	b.stopAll()
 	var result report.Result
-	for range b.options.effort.startRepeats {
+	for range times {
 		var block report.Block
 		for _, kind := range []brokerKind{apacheKafka, firnOS} {
 			values, err := b.oneAlone(ctx, kind, one)

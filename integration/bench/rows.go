@@ -22,7 +22,7 @@ func table() []entry {
 	var all []entry
 	for _, rows := range [][]entry{
 		produceRows(), consumeRows(), endToEndRows(), clientRows(), coordinatorRows(), resourceRows(), startRows(),
-		localLogRows(), tierRows(),
+		localLogRows(), compactionRows(), tierRows(),
 	} {
 		all = append(all, rows...)
 	}

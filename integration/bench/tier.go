@@ -162,10 +162,10 @@ func (b *bench) hotBesideRow(ctx context.Context, t *tier) (report.Result, error
 	if err != nil {
 		return report.Result{}, err
 	}
-	return b.disturbedRow(ctx, t.running, func(ctx context.Context) error {
+	return b.disturbedRow(ctx, t.running, disturber{run: func(ctx context.Context) error {
 		_, err := fetch.Run(ctx)
 		return err
-	})
+	}})
 }
 
 // uploadRow copies what had been sealed before the topic was tiered.

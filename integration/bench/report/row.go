@@ -33,6 +33,7 @@ type Metric string
 // What is measured. A MB is 10⁶ bytes, a GB 10⁹; megabytes and gigabytes are of record batches as they are sent.
 const (
 	Rate         Metric = "MB/s"
+	RateOfCore   Metric = "MB/s of a core"
 	Messages     Metric = "messages/s"
 	Commits      Metric = "commits/s"
 	Transactions Metric = "transactions/s"
