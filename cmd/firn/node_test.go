@@ -67,7 +67,8 @@ func TestCommandsAgainstANode(t *testing.T) {
 		{"CL-11 reading to the end ends while producers go on", testBusyEnd},
 		{"CL-14 an empty partition among others", testEmptyPartition},
 		{"JSON lines copy a topic", testCopy},
-		{"a compacted topic says that it is not cleaned", testCompactNote},
+		{"topic compact keeps the last record of each key", testCompact},
+		{"topic describe says where a topic is capped", testCappedNote},
 		{"the tier is shown and its objects verify", testTier},
 		{"following prints what comes and ends at an interrupt", testFollow},
 		{"topic names complete", testCompletion},
@@ -266,11 +267,33 @@ func testCopy(t *testing.T, s shell) {
 	}
 }
 
-func testCompactNote(t *testing.T, s shell) {
+func testCompact(t *testing.T, s shell) {
 	s.ok(t, "", "topic create compacted -c cleanup.policy=compact")
-	if got := s.ok(t, "", "topic describe compacted"); !strings.Contains(got, "note: compact: not cleaned yet") {
-		t.Errorf("described as\n%s", got)
+	for range 3 {
+		s.ok(t, `{"key":"a","value":"1"}`+"\n"+`{"key":"b","value":"2"}`+"\n", "produce compacted -f json")
 	}
+	got := firn(t, "", "topic", "compact", "compacted", "-f", "json", "--http", s.http)
+	var seen topicCompaction
+	if err := json.Unmarshal([]byte(got.out), &seen); err != nil || got.status != 0 || len(seen.Partitions) != 1 {
+		t.Fatalf("status %d, %v: %s%s", got.status, err, got.out, got.err)
+	}
+	if p := seen.Partitions[0]; p.RecordsRead != 6 || p.RecordsKept != 2 || p.EndOffset != 6 || p.Waiting {
+		t.Errorf("compacted as %+v", p)
+	}
+	if records := s.ok(t, "", "consume compacted -f json"); strings.Count(records, "\n") != 2 {
+		t.Errorf("consumed\n%s", records)
+	}
+	if got := firn(t, "", "topic", "compact", "deleted-only", "--http", s.http); got.status == 0 {
+		t.Errorf("a topic that is not there was compacted: %s", got.out)
+	}
+	s.ok(t, "", "topic create plain")
+	if got := firn(t, "", "topic", "compact", "plain", "--http", s.http); got.status == 0 ||
+		!strings.Contains(got.err, "cleanup.policy=compact") {
+		t.Errorf("a topic without compaction: status %d, %s", got.status, got.err)
+	}
+}
+
+func testCappedNote(t *testing.T, s shell) {
 	s.ok(t, "", "topic create deleted")
 	s.ok(t, "x\n", "produce deleted --transactional-id t")
 	const capped = "note: 1 replica instead of transaction.state.log.replication.factor=3"
