@@ -11,7 +11,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
 
-	"github.com/firnlog/firn/broker/record"
 	"github.com/firnlog/firn/broker/storage"
 	"github.com/firnlog/firn/internal/kafka"
 )
@@ -43,8 +42,8 @@ type Options struct {
 	MaxPartitionSeries int
 }
 
-// Cleaner is a pool of workers that compact logs, the dirtiest first. A log that cannot be cleaned is set aside with its
-// reason and does not keep the others from their turn. Its methods may be called from any goroutine.
+// Cleaner is a pool of workers that compact logs, the dirtiest first. A log that cannot be cleaned is set aside with
+// its reason and does not keep the others from their turn. Its methods may be called from any goroutine.
 type Cleaner struct {
 	options  Options
 	metrics  *metrics
@@ -62,8 +61,10 @@ type logState struct {
 	cleaning bool
 	forced   bool  // until a pass has found nothing left to do
 	failure  error // why it is set aside; nil while it is not
-	stats    Stats // of the pass that runs, or of the last one
-	passes   int64
+	// begin is where the log began when it was set aside. Once it begins elsewhere, what could not be cleaned may be gone.
+	begin  int64
+	stats  Stats // of the pass that runs, or of the last one
+	passes int64
 	cleanedAt,
 	startedAt time.Time // of the last pass; zero without
 }
@@ -147,8 +148,8 @@ func (c *Cleaner) work(ctx context.Context, config Config) {
 	}
 }
 
-// pick takes the log that needs cleaning most: one that somebody asks for, then one with records that have waited beyond
-// max.compaction.lag.ms, then the dirtiest. It is marked, so that no other worker takes it.
+// pick takes the log that needs cleaning most: one that somebody asks for, then one with records that have waited
+// beyond max.compaction.lag.ms, then the dirtiest. It is marked, so that no other worker takes it.
 func (c *Cleaner) pick(now time.Time) (best kafka.TopicPartition, log Log, found bool) {
 	partitions := c.options.Partitions()
 	c.mu.Lock()
@@ -157,7 +158,7 @@ func (c *Cleaner) pick(now time.Time) (best kafka.TopicPartition, log Log, found
 	var bestAt candidate
 	for _, tp := range partitions {
 		state := c.state(tp)
-		if state.cleaning || state.failure != nil {
+		if state.cleaning {
 			continue
 		}
 		found := c.options.Find(tp)
@@ -168,6 +169,10 @@ func (c *Cleaner) pick(now time.Time) (best kafka.TopicPartition, log Log, found
 		if err != nil {
 			continue // it is offline, and who looks after logs says so
 		}
+		if state.failure != nil && state.begin == view.begin() {
+			continue
+		}
+		state.failure = nil
 		assessed := assess(view, now.UnixMilli())
 		if state.forced && !assessed.HasWork() {
 			state.forced = false
@@ -245,15 +250,16 @@ func (c *Cleaner) clean(ctx context.Context, tp kafka.TopicPartition, log Log, m
 		},
 	})
 	took := time.Since(started)
+	view, _ := log.View() // of a log that has gone there is nothing to set aside
 	c.mu.Lock()
 	state := c.state(tp)
 	state.cleaning, state.stats = false, stats
 	if err == nil {
 		state.cleanedAt, state.passes = time.Now(), state.passes+1
 	}
-	setAside := err != nil && ctx.Err() == nil && isDamage(err)
+	setAside := err != nil && ctx.Err() == nil && !passesBy(err)
 	if setAside {
-		state.failure, state.forced = err, false
+		state.failure, state.begin, state.forced = err, view.begin(), false
 	}
 	if err != nil && ctx.Err() == nil {
 		state.forced = false // who asked for it sees that it did not get done
@@ -291,18 +297,22 @@ func (c *Cleaner) rest(ctx context.Context) {
 	}
 }
 
-// isDamage tells whether a pass will fail again, however often it is tried.
-func isDamage(err error) bool {
-	var inFile *storage.CorruptError
-	var inBatch *record.CorruptError
-	return errors.As(err, &inFile) || errors.As(err, &inBatch)
+// passesBy tells whether what broke off a pass may be over the next time: the log has changed, the disk is full, or it
+// fails, which is for who looks after log directories. A log that fails in any other way would fail again.
+func passesBy(err error) bool {
+	var damage *storage.CorruptError
+	if errors.As(err, &damage) {
+		return false
+	}
+	return errors.Is(err, storage.ErrSegmentsChanged) || errors.Is(err, kafka.OffsetOutOfRange) ||
+		errors.Is(err, storage.ErrNoSpace) || errors.Is(err, kafka.KafkaStorageError)
 }
 
 // ErrNotCompacted says that a partition is not one that the cleaner looks after.
 var ErrNotCompacted = errors.New("no compacted log of this broker; set cleanup.policy=compact with `firn topic alter`")
 
-// Compact asks for a pass over a log: what was written last is sealed, and neither the dirty ratio nor an earlier failure
-// keep it from being cleaned; min.compaction.lag.ms does. It returns at once, see Status.
+// Compact asks for a pass over a log: what was written last is sealed, and neither the dirty ratio nor an earlier
+// failure keep it from being cleaned; min.compaction.lag.ms does. It returns at once, see Status.
 func (c *Cleaner) Compact(tp kafka.TopicPartition) error {
 	if !c.enabled() {
 		return errors.New("the log cleaner is switched off; set log.cleaner.enable=true and log.cleaner.threads")

@@ -55,6 +55,14 @@ type View struct {
 	Settings     Settings
 }
 
+// begin is the first local offset.
+func (v View) begin() int64 {
+	if len(v.Segments) == 0 {
+		return -1
+	}
+	return v.Segments[0].BaseOffset
+}
+
 // Segment is one segment of a View. Times are ms since 1970, −1 if unknown.
 type Segment struct {
 	BaseOffset     int64

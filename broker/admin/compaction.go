@@ -30,6 +30,12 @@ func (s *Server) compact(w http.ResponseWriter, r *http.Request) {
 	if !ok {
 		return
 	}
+	for _, partition := range partitions { // none is begun if one cannot be
+		if _, err := s.options.Compaction.Status(kafka.TopicPartition{Topic: topic.Name, Partition: partition}); err != nil {
+			s.fail(w, http.StatusConflict, err)
+			return
+		}
+	}
 	for _, partition := range partitions {
 		tp := kafka.TopicPartition{Topic: topic.Name, Partition: partition}
 		if err := s.options.Compaction.Compact(tp); err != nil {

@@ -31,7 +31,8 @@ const (
 	maxFolderNameSize = 255 // of most file systems
 )
 
-// rewrittenSuffixes are those of the files that a rewrite writes, the batches first; segmentSuffixes are all of a segment.
+// rewrittenSuffixes are those of the files that a rewrite writes, the batches first; segmentSuffixes are all of a
+// segment.
 var (
 	rewrittenSuffixes = []string{logSuffix, offsetIndexSuffix, timeIndexSuffix, txnIndexSuffix}
 	segmentSuffixes   = append(rewrittenSuffixes[:len(rewrittenSuffixes):len(rewrittenSuffixes)], snapshotSuffix)

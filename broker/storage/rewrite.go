@@ -213,8 +213,8 @@ func (w *Rewrite) noteTimes() segmentState {
 }
 
 // swap puts the new segment into service. Its file stays open, and its indexes in memory, until all files are in place:
-// nobody may open a file by a name that is still another's. Whoever found an old segment and has not opened it yet looks
-// again.
+// nobody may open a file by a name that is still another's. Whoever found an old segment and has not opened it yet
+// looks again.
 func (w *Rewrite) swap() error {
 	l := w.log
 	if _, err := l.env.files.install(&w.into.data, w.file); err != nil {
@@ -248,8 +248,8 @@ func (l *Log) holdSegments() (release func()) {
 	return func() { <-l.swapping }
 }
 
-// finishRewrite moves the files of a noted rewrite into their places and removes those of the segments it replaces. What
-// an earlier attempt has done is not done again. In service it needs the right to swap segments.
+// finishRewrite moves the files of a noted rewrite into their places and removes those of the segments it replaces.
+// What an earlier attempt has done is not done again. In service it needs the right to swap segments.
 func (l *Log) finishRewrite(baseOffset int64, noted rewriteNote) error {
 	for _, suffix := range rewrittenSuffixes {
 		name := segmentPath(l.folder.path(), baseOffset, suffix)

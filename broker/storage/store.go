@@ -126,8 +126,8 @@ func parseSegmentState(data []byte) (segmentState, error) {
 	return s, nil
 }
 
-// rewriteNote says what a rewritten segment is and whose place it takes: the bases of neighbouring segments, the first of
-// which is its own.
+// rewriteNote says what a rewritten segment is and whose place it takes: the bases of neighbouring segments, the first
+// of which is its own.
 type rewriteNote struct {
 	state    segmentState
 	replaced []int64

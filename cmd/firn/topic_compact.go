@@ -106,7 +106,7 @@ func (t *topicCompaction) writeText(w io.Writer) error {
 			byteSize(p.BytesRead), byteSize(p.BytesWritten), decimal(p.RecordsRead), decimal(p.RecordsKept),
 			byteSize(p.DirtyBytes)})
 	}
-	return table(w, []string{"PARTITION", "PASSES", "CLEANED TO", "READ", "WRITTEN", "RECORDS", "KEPT", "STILL DIRTY"}, rows)
+	return table(w, []string{"PARTITION", "PASSES", "CLEANED TO", "READ", "WRITTEN", "RECORDS", "KEPT", "DIRTY"}, rows)
 }
 
 // compactionNotes are the partitions of a topic that cannot be compacted. Only the HTTP listener knows: where there is

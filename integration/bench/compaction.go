@@ -31,7 +31,7 @@ func compactionRows() []entry {
 	return []entry{
 		{
 			Row: report.Row{
-				Name: "compaction", Section: section, Class: "–", Seconds: 300,
+				Name: "compaction", Section: section, Class: "–", Seconds: 300, ByName: true,
 				What: "The log cleaner, one thread and 128 MiB for keys, on a partition of 10 GB: 20 M records of 500 B with " +
 					"10 M keys at random, in batches of 128 KiB and segments of 64 MiB; the size of the log over the time until " +
 					"all but the active segment is clean",
@@ -45,7 +45,7 @@ func compactionRows() []entry {
 		},
 		{
 			Row: report.Row{
-				Name: "produce-while-cleaning", Section: section, Class: "A", Seconds: 300,
+				Name: "produce-while-cleaning", Section: section, Class: "A", Seconds: 300, ByName: true,
 				What: "Requests of 16 KiB at 10 MB/s, while the log cleaner works on another partition, of 3 GB, as fast as it " +
 					"can",
 				Subject: "while cleaning", Base: "without", Metrics: latencyMetrics(),
@@ -70,8 +70,8 @@ type dirtyLog struct {
 	activeOffset int64
 }
 
-// soil fills a topic of one partition with about so many bytes. It is not to be compacted yet, so that the cleaner begins
-// when it is told to.
+// soil fills a topic of one partition with about so many bytes. It is not to be compacted yet, so that the cleaner
+// begins when it is told to.
 func (b *bench) soil(ctx context.Context, r *running, bytes int64) (dirtyLog, error) {
 	topic, err := b.topic(ctx, r, 1, map[string]string{
 		"cleanup.policy": "delete", "retention.ms": "-1", "segment.bytes": strconv.Itoa(compactedSegment),

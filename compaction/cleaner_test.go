@@ -1,0 +1,232 @@
+package compaction
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"math"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/firnlog/firn/broker/record"
+	"github.com/firnlog/firn/internal/kafka"
+)
+
+// lockedLog lets a worker and a test look at a log at the same time.
+type lockedLog struct {
+	mu sync.Mutex // guards the log
+	*memLog
+}
+
+func (l *lockedLog) View() (View, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.memLog.View()
+}
+
+// pool is a cleaner over logs in memory, in the order of their names.
+type pool struct {
+	*Cleaner
+	logs   map[string]*lockedLog
+	rolled []string
+}
+
+func newPool(config Config, logs map[string]*memLog) *pool {
+	p := &pool{logs: map[string]*lockedLog{}}
+	for name, log := range logs {
+		p.logs[name] = &lockedLog{memLog: log}
+	}
+	p.Cleaner = New(Options{
+		Logger: slog.New(slog.DiscardHandler), Registerer: prometheus.NewRegistry(), Config: config,
+		Partitions: func() (all []kafka.TopicPartition) {
+			for name := range p.logs {
+				all = append(all, kafka.TopicPartition{Topic: name})
+			}
+			return all
+		},
+		Find: func(tp kafka.TopicPartition) Log {
+			if log := p.logs[tp.Topic]; log != nil {
+				return log
+			}
+			return nil
+		},
+		Roll:      func(tp kafka.TopicPartition) error { p.rolled = append(p.rolled, tp.Topic); return nil },
+		Directory: func(kafka.TopicPartition) string { return "dir" },
+	})
+	return p
+}
+
+func poolConfig() Config {
+	return Config{
+		Enable: true, Threads: 1, DedupeBufferBytes: 1 << 20, LoadFactor: 0.9, MaxBytesPerSecond: math.MaxFloat64,
+		Backoff: 15 * time.Second,
+	}
+}
+
+// dirtyLog has records of a few keys.
+func dirtyLog() *memLog {
+	log := logOf(record.None, 200, 5, 4, 20)
+	log.settings.MinDirtyRatio = 0.5
+	return log
+}
+
+// running runs the pool in the bubble until the test is over.
+func (p *pool) running(t *testing.T, body func()) {
+	t.Helper()
+	ctx, stop := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- p.Run(ctx) }()
+	body()
+	stop()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+}
+
+func (p *pool) status(t *testing.T, name string) Status {
+	t.Helper()
+	status, err := p.Status(kafka.TopicPartition{Topic: name})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return status
+}
+
+func TestTheMostUrgentLogIsFirst(t *testing.T) {
+	rising := []candidate{
+		{ratio: 0.6}, {ratio: 0.9}, {delayMs: 1, ratio: 0.1}, {delayMs: 5, ratio: 0.1}, {forced: true},
+		{forced: true, delayMs: 3},
+	}
+	for i, a := range rising {
+		for j, b := range rising {
+			if got := a.before(b); got != (i < j) {
+				t.Errorf("%+v before %+v: %v", a, b, got)
+			}
+		}
+	}
+}
+
+func TestALogThatCannotBeCleanedIsSetAsideAndTheOthersGoOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		broken, sound := dirtyLog(), dirtyLog()
+		count := broken.segments[0].batches[0][57:61]
+		count[0] ^= 1 // more records than there are
+		p := newPool(poolConfig(), map[string]*memLog{"broken": broken, "sound": sound})
+		p.running(t, func() {
+			time.Sleep(time.Minute)
+			synctest.Wait()
+			if status := p.status(t, "sound"); status.Passes == 0 || status.Failure != nil {
+				t.Errorf("the sound log: %+v", status)
+			}
+			var corrupt *record.CorruptError
+			if status := p.status(t, "broken"); !errors.As(status.Failure, &corrupt) || status.Running {
+				t.Errorf("the broken log: %+v", status)
+			}
+			count[0] ^= 1
+			time.Sleep(time.Minute)
+			synctest.Wait()
+			if status := p.status(t, "broken"); status.Failure == nil || status.Passes != 0 {
+				t.Errorf("nobody asked for it, and it was tried again: %+v", status)
+			}
+			if err := p.Compact(kafka.TopicPartition{Topic: "broken"}); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(time.Second)
+			synctest.Wait()
+			if status := p.status(t, "broken"); status.Failure != nil || status.Passes != 1 || status.Waiting {
+				t.Errorf("after a forced pass: %+v", status)
+			}
+			if len(p.rolled) != 1 {
+				t.Errorf("rolled %v", p.rolled)
+			}
+		})
+	})
+}
+
+func TestALogThatIsCleanEnoughWaitsUntilSomebodyAsks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		log := dirtyLog()
+		log.settings.MinDirtyRatio = 1
+		p := newPool(poolConfig(), map[string]*memLog{"t": log})
+		p.running(t, func() {
+			time.Sleep(10 * time.Minute)
+			synctest.Wait()
+			if status := p.status(t, "t"); status.Passes != 0 {
+				t.Fatalf("it was cleaned at a ratio of %v", status.DirtyRatio)
+			}
+			if err := p.Compact(kafka.TopicPartition{Topic: "t"}); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(time.Second)
+			synctest.Wait()
+			if status := p.status(t, "t"); status.Passes != 1 || status.DirtyBytes != 0 {
+				t.Errorf("after a forced pass: %+v", status)
+			}
+		})
+		if err := p.Compact(kafka.TopicPartition{Topic: "missing"}); !errors.Is(err, ErrNotCompacted) {
+			t.Errorf("a log that is not there: %v", err)
+		}
+	})
+}
+
+func TestASettingChangesThePoolWithoutARestart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		config := poolConfig()
+		config.Threads = 0
+		p := newPool(config, map[string]*memLog{"t": dirtyLog()})
+		p.running(t, func() {
+			time.Sleep(time.Hour)
+			synctest.Wait()
+			if status := p.status(t, "t"); status.Passes != 0 {
+				t.Fatal("a pool without workers cleans")
+			}
+			if err := p.Compact(kafka.TopicPartition{Topic: "t"}); err == nil {
+				t.Error("a pool without workers takes a forced pass")
+			}
+			config.Threads = 2
+			p.SetConfig(config)
+			time.Sleep(time.Second)
+			synctest.Wait()
+			if status := p.status(t, "t"); status.Passes != 1 {
+				t.Errorf("after it got workers: %+v", status)
+			}
+		})
+	})
+}
+
+func TestWorkersShareOneBudget(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var budget throttle
+		budget.set(1000)
+		start := time.Now()
+		var workers sync.WaitGroup
+		for range 4 {
+			workers.Go(func() {
+				for range 5 {
+					if err := budget.take(t.Context(), 500); err != nil {
+						t.Error(err)
+					}
+				}
+			})
+		}
+		workers.Wait()
+		if took := time.Since(start); took != 10*time.Second {
+			t.Errorf("10 000 bytes at 1000 a second took %v", took)
+		}
+		budget.set(math.MaxFloat64)
+		start = time.Now()
+		if err := budget.take(t.Context(), 1<<30); err != nil || time.Since(start) != 0 {
+			t.Errorf("without a limit: %v after %v", err, time.Since(start))
+		}
+		budget.set(1)
+		ctx, stop := context.WithTimeout(t.Context(), time.Second)
+		defer stop()
+		if err := budget.take(ctx, 1000); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("whoever is stopped goes on waiting: %v", err)
+		}
+	})
+}
