@@ -247,8 +247,8 @@ func (c Config) Validate() error {
 	check(!c.Cleaner.Enable || c.Cleaner.DedupeBufferBytes>>20 >= int64(c.Cleaner.Threads),
 		"log.cleaner.dedupe.buffer.size (%d) must be at least 1 MiB for each of log.cleaner.threads (%d)",
 		c.Cleaner.DedupeBufferBytes, c.Cleaner.Threads)
-	check(c.Cleaner.LoadFactor > 0 && c.Cleaner.LoadFactor < 1,
-		"log.cleaner.io.buffer.load.factor must be between 0 and 1, not %v", c.Cleaner.LoadFactor)
+	check(c.Cleaner.LoadFactor > 0 && c.Cleaner.LoadFactor <= 1,
+		"log.cleaner.io.buffer.load.factor must be above 0 and at most 1, not %v", c.Cleaner.LoadFactor)
 	check(c.Tier.UploadDeadline < c.Tier.Reservation, "firn.tier.upload.deadline.ms (%d) must be less than "+
 		"firn.tier.reservation.ms (%d): an upload must end before its name lapses",
 		c.Tier.UploadDeadline.Milliseconds(), c.Tier.Reservation.Milliseconds())

@@ -122,9 +122,12 @@ func (c *Cleaner) Run(ctx context.Context) error {
 	return nil
 }
 
+// minWorkerBytes is what a worker has for keys however many of them share the memory, as threads may be added at any time.
+const minWorkerBytes = 1 << 20
+
 // work is one worker.
 func (c *Cleaner) work(ctx context.Context, config Config) {
-	memory := newWorkspace(config.DedupeBufferBytes/int64(config.Threads), config.LoadFactor)
+	memory := newWorkspace(max(config.DedupeBufferBytes/int64(config.Threads), minWorkerBytes), config.LoadFactor)
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
@@ -273,6 +276,7 @@ func (c *Cleaner) clean(ctx context.Context, tp kafka.TopicPartition, log Log, m
 			"which tries again", "partition", tp.String(), "err", err)
 	case errors.Is(err, storage.ErrSegmentsChanged), errors.Is(err, kafka.OffsetOutOfRange):
 		c.options.Logger.Info("compaction was overtaken by a change of the log", "partition", tp.String(), "reason", err)
+		c.rest(ctx)
 	case err != nil:
 		c.options.Logger.Warn("compaction of a log was broken off, and will be tried again",
 			"partition", tp.String(), "err", err)

@@ -130,8 +130,8 @@ func (w *Rewrite) Commit() error {
 	l := w.log
 	w.into.findMaxTimestampOffset(w.file)
 	w.into.seal(w.endBase)
-	if err := w.writeFiles(); err != nil {
-		return l.dir.fail(fmt.Errorf("flush a rewritten segment of %s: %w", l.topicPartition, err))
+	if err := w.writeFiles(); err != nil { // nothing is lost with what was not written
+		return l.dir.judge(storageError(fmt.Sprintf("flush a rewritten segment of %s", l.topicPartition), err))
 	}
 	release := l.holdSegments()
 	defer release()

@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/firnlog/firn/broker/record"
@@ -286,17 +287,24 @@ func TestPowerCutAtAnyStepOfARewrite(t *testing.T) {
 }
 
 // TestFailureAtAnyStepOfARewrite injects an error at each operation: the log goes on with the old segments or the new
-// one, or it is offline and the next start makes it whole.
+// one, or it is offline and the next start makes it whole. A full disk alone takes nothing offline.
 func TestFailureAtAnyStepOfARewrite(t *testing.T) {
+	for name, failed := range map[string]error{"a failing disk": syscall.EIO, "a full disk": syscall.ENOSPC} {
+		t.Run(name, func(t *testing.T) { failAtAnyStepOfARewrite(t, failed) })
+	}
+}
+
+func failAtAnyStepOfARewrite(t *testing.T, failed error) {
 	for failing := 0; ; failing++ {
 		mem, store := vfs.NewMem(), newMemoryStore()
 		armed, seen := false, 0
-		failed := errors.New("injected")
+		var struck vfs.Kind
 		d := &disk{store: store, fs: vfs.NewFaulty(mem, func(op vfs.Op) error {
 			if !armed || !op.Kind.Changes() {
 				return nil
 			}
 			if seen++; seen == failing+1 {
+				struck = op.Kind
 				return failed
 			}
 			return nil
@@ -315,6 +323,12 @@ func TestFailureAtAnyStepOfARewrite(t *testing.T) {
 				t.Fatal(err)
 			}
 			return
+		}
+		switch struck {
+		case vfs.OpCreate, vfs.OpWrite, vfs.OpSync, vfs.OpSyncData:
+			if offline := l.Err(); failed == syscall.ENOSPC && offline != nil {
+				t.Fatalf("%s %d: %v", struck, failing, offline)
+			}
 		}
 		_ = m.Close() // the log may be offline
 		m, result := (&disk{fs: mem, store: store}).start(t, rewriteConfig)

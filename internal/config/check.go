@@ -1,6 +1,7 @@
 package config
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -129,6 +130,14 @@ func fraction(high float64) func(string) error {
 		}
 		return nil
 	}
+}
+
+// part allows a share of something: more than nothing, and no more than all of it.
+func part(value string) error {
+	if n, err := ParseDouble(value); err != nil || !(n > 0 && n <= 1) {
+		return errors.New("must be above 0 and at most 1")
+	}
+	return nil
 }
 
 // oneOf allows exactly the given words.
