@@ -45,6 +45,10 @@ func (l *Log) Rewrite(firstBase, endBase int64) (*Rewrite, error) {
 		return nil, fmt.Errorf("rewrite the segments [%d, %d) of %s: %w", firstBase, endBase, l.topicPartition, err)
 	}
 	w.into.indexes = &memoryIndexes{}
+	// That an earlier rewrite is over must be known for good before there is a file which could be taken for its own.
+	if err := l.env.syncStore(); err != nil {
+		return nil, fmt.Errorf("rewrite %s: %w", l.topicPartition, err)
+	}
 	if w.file, err = l.env.fs.Create(w.path(logSuffix)); err != nil {
 		return nil, l.dir.judge(storageError(fmt.Sprintf("rewrite %s", l.topicPartition), err))
 	}
@@ -280,10 +284,14 @@ func (l *Log) finishRewrite(baseOffset int64, noted rewriteNote) error {
 			err = l.forget(base)
 		}
 	}
-	if err == nil {
-		err = l.env.store.Delete(l.keys.at(rewriteKind, baseOffset))
-	}
 	if err != nil {
+		return fmt.Errorf("note that %s was rewritten: %w", l.topicPartition, err)
+	}
+	// Without the note a start would take files that a power cut brings back for segments of the log.
+	if err := l.env.fs.SyncDir(l.folder.path()); err != nil {
+		return l.dir.fail(err)
+	}
+	if err := l.env.store.Delete(l.keys.at(rewriteKind, baseOffset)); err != nil {
 		return fmt.Errorf("note that %s was rewritten: %w", l.topicPartition, err)
 	}
 	l.env.unsynced.Store(true)

@@ -59,12 +59,12 @@ func (f franz) produce(t *testing.T, topics []written) {
 	}
 }
 
-func (f franz) produceTo(t *testing.T, topic written) {
+func (f franz) produceTo(t *testing.T, topic written, options ...kgo.Opt) {
 	t.Helper()
-	client := f.node.Client(
+	client := f.node.Client(append([]kgo.Opt{
 		kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.ProducerBatchCompression(franzCodecs[topic.codec]),
-		kgo.ProducerBatchMaxBytes(maxMessageBytes), kgo.ProducerLinger(20*time.Millisecond),
-	)
+		kgo.ProducerBatchMaxBytes(maxMessageBytes), kgo.ProducerLinger(20 * time.Millisecond),
+	}, options...)...)
 	defer client.Close()
 	sent := make([]*kgo.Record, len(topic.records))
 	for i, r := range topic.records {

@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -138,10 +139,11 @@ func (n *Node) Get(path string) (status int, body string) {
 	return res.StatusCode, string(data)
 }
 
-// CLI is a command of firn against this node: its arguments, and -b where a command talks to a cluster.
+// CLI is a command of firn against this node: its arguments, and -b where a command talks to a cluster, or --http where
+// it talks to the node's own listener.
 func (n *Node) CLI(args ...string) Command {
 	n.t.Helper()
-	if args[0] == "tier" {
+	if args[0] == "tier" || slices.Equal(args[:min(2, len(args))], []string{"topic", "compact"}) {
 		args = append(args, "--http", n.HTTP)
 	} else {
 		args = append(args, "-b", n.Kafka)
