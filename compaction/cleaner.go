@@ -122,7 +122,7 @@ func (c *Cleaner) Run(ctx context.Context) error {
 	return nil
 }
 
-// minWorkerBytes is what a worker has for keys however many of them share the memory, as threads may be added at any time.
+// minWorkerBytes is what a worker has for keys however many of them share the memory: threads may be added at any time.
 const minWorkerBytes = 1 << 20
 
 // work is one worker.
