@@ -127,7 +127,7 @@ const minWorkerBytes = 1 << 20
 
 // work is one worker.
 func (c *Cleaner) work(ctx context.Context, config Config) {
-	memory := newWorkspace(max(config.DedupeBufferBytes/int64(config.Threads), minWorkerBytes), config.LoadFactor)
+	var memory *workspace // only while there is work: so much memory at rest keeps the collector from looking for garbage
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
@@ -135,12 +135,16 @@ func (c *Cleaner) work(ctx context.Context, config Config) {
 		woken := c.woken
 		c.mu.Unlock()
 		if tp, log, found := c.pick(time.Now()); found {
+			if memory == nil {
+				memory = newWorkspace(max(config.DedupeBufferBytes/int64(config.Threads), minWorkerBytes), config.LoadFactor)
+			}
 			c.clean(ctx, tp, log, memory)
 			if ctx.Err() != nil {
 				return
 			}
 			continue
 		}
+		memory = nil
 		timer.Reset(config.Backoff)
 		select {
 		case <-ctx.Done():
