@@ -128,12 +128,12 @@ func testGroupShare(t *testing.T, s shell) {
 	for firstPrints, secondPrints := false, false; !firstPrints || !secondPrints; {
 		s.ok(t, "x\n", "produce shared -p 0")
 		s.ok(t, "x\n", "produce shared -p 1")
-		for range 2 {
+		for printed := 0; printed < 2; { // records that come together are printed together
 			select {
-			case <-first:
-				firstPrints = true
-			case <-second:
-				secondPrints = true
+			case lines := <-first:
+				firstPrints, printed = true, printed+strings.Count(lines, "\n")
+			case lines := <-second:
+				secondPrints, printed = true, printed+strings.Count(lines, "\n")
 			}
 		}
 	}
