@@ -138,5 +138,8 @@ func (s shownCompaction) Status(tp kafka.TopicPartition) (view.PartitionCompacti
 	if status.Failure != nil {
 		shown.SetAside = status.Failure.Error()
 	}
+	if status.BrokenOff != nil {
+		shown.BrokenOff = status.BrokenOff.Error()
+	}
 	return shown, nil
 }

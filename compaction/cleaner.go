@@ -61,12 +61,13 @@ type logState struct {
 	cleaning bool
 	forced   bool  // until a pass has found nothing left to do
 	failure  error // why it is set aside; nil while it is not
+	// brokenOff is why the last pass did not come to its end, although the next one may; nil if it did.
+	brokenOff error
 	// begin is where the log began when it was set aside. Once it begins elsewhere, what could not be cleaned may be gone.
-	begin  int64
-	stats  Stats // of the pass that runs, or of the last one
-	passes int64
-	cleanedAt,
-	startedAt time.Time // of the last pass; zero without
+	begin     int64
+	stats     Stats // of the pass that runs, or of the last one
+	passes    int64
+	cleanedAt time.Time // when the last pass that was finished ended; zero without
 }
 
 // New makes a cleaner that Run runs.
@@ -196,7 +197,7 @@ func (c *Cleaner) pick(now time.Time) (best kafka.TopicPartition, log Log, found
 		return best, nil, false
 	}
 	state := c.state(best)
-	state.cleaning, state.startedAt = true, now
+	state.cleaning = true
 	return best, log, true
 }
 
@@ -260,7 +261,7 @@ func (c *Cleaner) clean(ctx context.Context, tp kafka.TopicPartition, log Log, m
 	view, _ := log.View() // of a log that has gone there is nothing to set aside
 	c.mu.Lock()
 	state := c.state(tp)
-	state.cleaning, state.stats = false, stats
+	state.cleaning, state.stats, state.brokenOff = false, stats, nil
 	if err == nil {
 		state.cleanedAt, state.passes = time.Now(), state.passes+1
 	}
@@ -268,8 +269,9 @@ func (c *Cleaner) clean(ctx context.Context, tp kafka.TopicPartition, log Log, m
 	if setAside {
 		state.failure, state.begin, state.forced = err, view.begin(), false
 	}
-	if err != nil && ctx.Err() == nil {
-		state.forced = false // who asked for it sees that it did not get done
+	overtaken := errors.Is(err, storage.ErrSegmentsChanged) || errors.Is(err, kafka.OffsetOutOfRange)
+	if err != nil && ctx.Err() == nil && !setAside && !overtaken {
+		state.forced, state.brokenOff = false, err // who asked for it sees that it did not get done
 	}
 	c.mu.Unlock()
 	c.metrics.passed(stats, took, err == nil)
@@ -278,7 +280,7 @@ func (c *Cleaner) clean(ctx context.Context, tp kafka.TopicPartition, log Log, m
 	case setAside:
 		c.options.Logger.Error("a log cannot be compacted and is set aside; the others go on. See `firn topic compact`, "+
 			"which tries again", "partition", tp.String(), "err", err)
-	case errors.Is(err, storage.ErrSegmentsChanged), errors.Is(err, kafka.OffsetOutOfRange):
+	case overtaken:
 		c.options.Logger.Info("compaction was overtaken by a change of the log", "partition", tp.String(), "reason", err)
 		c.rest(ctx)
 	case err != nil:
@@ -351,6 +353,7 @@ type Status struct {
 	Waiting    bool // a pass was asked for, and has not begun or has more to do
 	Running    bool
 	Failure    error // why the log is set aside; nil while it is not
+	BrokenOff  error // why the last pass did not come to its end, although the next one may; nil if it did
 	Stats      Stats // of the pass that runs, or of the last one
 	Passes     int64 // since the start of the broker
 	LastPassAt int64 // ms since 1970, −1 without one since the start
@@ -374,7 +377,8 @@ func (c *Cleaner) Status(tp kafka.TopicPartition) (Status, error) {
 	defer c.mu.Unlock()
 	state := c.state(tp)
 	status := Status{
-		Waiting: state.forced && (state.cleaning || assessed.HasWork()), Running: state.cleaning, Failure: state.failure,
+		Waiting: state.forced && (state.cleaning || assessed.HasWork()), Running: state.cleaning,
+		Failure: state.failure, BrokenOff: state.brokenOff,
 		Stats: state.stats, Passes: state.passes, LastPassAt: -1,
 		DirtyRatio: assessed.Ratio(), DirtyBytes: assessed.CleanableBytes,
 		DelayMs: assessed.DelayMs,

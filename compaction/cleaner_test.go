@@ -3,9 +3,11 @@ package compaction
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"math"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -13,12 +15,14 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/firnlog/firn/broker/record"
+	"github.com/firnlog/firn/broker/storage"
 	"github.com/firnlog/firn/internal/kafka"
 )
 
 // lockedLog lets a worker and a test look at a log at the same time.
 type lockedLog struct {
-	mu sync.Mutex // guards the log
+	full atomic.Bool // the disk is
+	mu   sync.Mutex  // guards the log
 	*memLog
 }
 
@@ -26,6 +30,14 @@ func (l *lockedLog) View() (View, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.memLog.View()
+}
+
+// Replace implements Log.
+func (l *lockedLog) Replace(firstBase, endBase int64) (Sink, error) {
+	if l.full.Load() {
+		return nil, fmt.Errorf("begin a segment: %w", storage.ErrNoSpace)
+	}
+	return l.memLog.Replace(firstBase, endBase)
 }
 
 // pool is a cleaner over logs in memory, in the order of their names.
@@ -142,6 +154,30 @@ func TestALogThatCannotBeCleanedIsSetAsideAndTheOthersGoOn(t *testing.T) {
 			}
 			if len(p.rolled) != 1 {
 				t.Errorf("rolled %v", p.rolled)
+			}
+		})
+	})
+}
+
+func TestAFullDiskIsToldToWhoeverAskedAndSetsNothingAside(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPool(poolConfig(), map[string]*memLog{"t": dirtyLog()})
+		p.logs["t"].full.Store(true)
+		p.running(t, func() {
+			if err := p.Compact(kafka.TopicPartition{Topic: "t"}); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(time.Second)
+			synctest.Wait()
+			status := p.status(t, "t")
+			if !errors.Is(status.BrokenOff, storage.ErrNoSpace) || status.Failure != nil || status.Waiting {
+				t.Errorf("while the disk is full: %+v", status)
+			}
+			p.logs["t"].full.Store(false)
+			time.Sleep(time.Minute)
+			synctest.Wait()
+			if status := p.status(t, "t"); status.Passes != 1 || status.BrokenOff != nil {
+				t.Errorf("once there is room: %+v", status)
 			}
 		})
 	})

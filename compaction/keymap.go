@@ -12,8 +12,8 @@ import (
 // It is an open table whose slots are sorted by hash, so that a search ends where its hash would be, whether it is
 // there or not: most searches are for keys that are not.
 type keyMap struct {
-	slots      []slot // all the memory
-	used       []slot // the part for this pass, with a tail behind what hashes point to
+	maxSlots   int64  // that the memory has room for
+	used       []slot // for this pass, with a tail behind what hashes point to
 	home       uint64 // hashes point to used[:home]
 	loadFactor float64
 	limit      int // of keys
@@ -38,28 +38,32 @@ const (
 )
 
 func newKeyMap(bufferBytes int64, loadFactor float64) *keyMap {
-	slots := make([]slot, max(2, bufferBytes/slotBytes))
-	m := &keyMap{slots: slots, loadFactor: loadFactor, seeds: [2]maphash.Seed{maphash.MakeSeed(), maphash.MakeSeed()}}
-	m.reset(maxKeys)
-	return m
+	return &keyMap{
+		maxSlots: max(2, bufferBytes/slotBytes), loadFactor: loadFactor,
+		seeds: [2]maphash.Seed{maphash.MakeSeed(), maphash.MakeSeed()},
+	}
 }
 
 // maxKeys asks for all the memory.
 const maxKeys = 1 << 40
 
-// reset empties the map. It uses as little of its memory as the keys that may come need: a small log must not pay for
-// clearing, and missing the caches with, a large table.
+// reset empties the map, and must be called before the first key. It takes as little of its memory as the keys that may
+// come need: a small log must not pay for having, clearing, and missing the caches with, a large table.
 func (m *keyMap) reset(expectedKeys int64) {
-	want := int64(float64(expectedKeys)/m.loadFactor) + tailSlots + 1
-	m.used = m.slots[:min(want, int64(len(m.slots)))]
-	clear(m.used)
+	want := min(int64(float64(expectedKeys)/m.loadFactor)+tailSlots+1, m.maxSlots)
+	if want > int64(cap(m.used)) {
+		m.used = make([]slot, want)
+	} else {
+		m.used = m.used[:want]
+		clear(m.used)
+	}
 	m.home = uint64(len(m.used) - min(tailSlots, len(m.used)/2))
 	m.limit = max(1, int(float64(m.home)*m.loadFactor))
 	m.keys = 0
 }
 
 // hasMore tells whether a reset could give the map more room than it has.
-func (m *keyMap) hasMore() bool { return len(m.used) < len(m.slots) }
+func (m *keyMap) hasMore() bool { return int64(len(m.used)) < m.maxSlots }
 
 func (m *keyMap) hash(key []byte) [2]uint64 {
 	return [2]uint64{maphash.Bytes(m.seeds[0], key), maphash.Bytes(m.seeds[1], key)}
@@ -113,4 +117,4 @@ func (m *keyMap) last(key []byte) int64 {
 }
 
 // load is how much of the buffer is in use, 0 to 1.
-func (m *keyMap) load() float64 { return float64(m.keys) / float64(len(m.slots)) }
+func (m *keyMap) load() float64 { return float64(m.keys) / float64(m.maxSlots) }

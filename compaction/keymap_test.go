@@ -12,6 +12,7 @@ func TestTheKeyMapIsAMap(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		slots := rapid.Int64Range(1, 300).Draw(t, "slots")
 		m := newKeyMap(slots*slotBytes, rapid.Float64Range(0.1, 1).Draw(t, "load factor"))
+		m.reset(maxKeys)
 		model := map[uint16]int64{}
 		for offset := range rapid.Int64Range(1, 500).Draw(t, "puts") {
 			key := rapid.Uint16Range(0, 400).Draw(t, "key")
@@ -47,7 +48,8 @@ func TestTheKeyMapIsAMap(t *testing.T) {
 func TestTheKeyMapUsesItsMemory(t *testing.T) {
 	const bufferBytes = 24 << 17
 	m := newKeyMap(bufferBytes, 0.9)
-	if got := int64(len(m.slots)) * int64(unsafe.Sizeof(m.slots[0])); got > bufferBytes {
+	m.reset(maxKeys)
+	if got := int64(len(m.used)) * int64(unsafe.Sizeof(m.used[0])); got > bufferBytes {
 		t.Fatalf("%d bytes instead of %d", got, bufferBytes)
 	}
 	var key [8]byte
@@ -69,6 +71,7 @@ func TestTheKeyMapUsesItsMemory(t *testing.T) {
 func BenchmarkKeyMap(b *testing.B) {
 	const keys = 4 << 20
 	m := newKeyMap(keys*slotBytes*5/4, 0.9)
+	m.reset(maxKeys)
 	var key [16]byte
 	b.Run("put", func(b *testing.B) {
 		b.ReportAllocs()

@@ -128,8 +128,8 @@ func (w *Rewrite) Abort() {
 }
 
 // Commit puts the new segment in the place of the old ones. Who reads one of them goes on undisturbed. After
-// ErrSegmentsChanged the log is as it was; any other error but KAFKA_STORAGE_ERROR, which takes the log offline once it
-// is not known any more which files are in place, as well.
+// ErrSegmentsChanged, and after an error that leaves the log online, the log is as it was. It goes offline where it is
+// not known any more which files are in place: the next start makes it whole.
 func (w *Rewrite) Commit() error {
 	l := w.log
 	w.into.findMaxTimestampOffset(w.file)
@@ -143,13 +143,14 @@ func (w *Rewrite) Commit() error {
 		return err
 	}
 	noted := rewriteNote{state: w.noteTimes(), replaced: basesOf(w.replaced)}
-	if err := l.env.store.Set(l.keys.at(rewriteKind, w.into.baseOffset), noted.append(nil)); err != nil {
-		return fmt.Errorf("note a rewrite of %s: %w", l.topicPartition, err)
-	}
-	if err := l.env.syncStore(); err != nil {
-		return fmt.Errorf("note a rewrite of %s: %w", l.topicPartition, err)
-	}
 	w.over = true // from here on it is finished, by this start or by the next
+	err := l.env.store.Set(l.keys.at(rewriteKind, w.into.baseOffset), noted.append(nil))
+	if err == nil {
+		err = l.env.syncStore()
+	}
+	if err != nil { // nobody knows whether the note is there: the files stay for the next start to tell
+		return l.fail(errors.Join(fmt.Errorf("note a rewrite of %s: %w", l.topicPartition, err), w.file.Close()))
+	}
 	if err := w.swap(); err != nil {
 		return l.fail(err)
 	}

@@ -168,39 +168,34 @@ func TestCO11ARewrittenLogIsReadFromEveryOffsetAndTimeAlsoAfterARestart(t *testi
 }
 
 func TestARewriteThatIsOvertakenChangesNothing(t *testing.T) {
-	for name, overtake := range map[string]func(l *Log) error{
-		"truncated": func(l *Log) error { return l.Truncate(3) },
-		"expired": func(l *Log) error {
+	for name, c := range map[string]struct {
+		first    int // of the segments that are written anew, up to the third
+		overtake func(l *Log) error
+	}{
+		"truncated": {0, func(l *Log) error { return l.Truncate(3) }},
+		"expired": {0, func(l *Log) error {
 			if err := l.MoveLogStart(l.Segments()[1].BaseOffset); err != nil {
 				return err
 			}
 			_, err := l.MoveLocalStart(l.Segments()[1].BaseOffset, "test")
 			return err
-		},
-		"rewritten by another": func(l *Log) error {
-			_, err := rewriteKeeping(nil, l, 1, everyOther)
+		}},
+		// Not from the same segment on: both would write the same file. A log has one cleaner at a time.
+		"rewritten by another": {1, func(l *Log) error {
+			_, err := rewriteKeeping(t, l, 2, everyOther)
 			return err
-		},
+		}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			d := newDisk()
 			m, l := d.open(t, rewriteConfig)
 			fillForRewrite(t, l, 20)
 			segments := l.Segments()
-			w, err := l.Rewrite(segments[0].BaseOffset, segments[2].BaseOffset)
+			w, err := l.Rewrite(segments[c.first].BaseOffset, segments[2].BaseOffset)
 			if err != nil {
 				t.Fatal(err)
 			}
-			if name == "rewritten by another" {
-				w.Abort() // they would write the same file; a log has one cleaner at a time
-				if w, err = l.Rewrite(segments[1].BaseOffset, segments[2].BaseOffset); err != nil {
-					t.Fatal(err)
-				}
-				_, err = rewriteKeeping(t, l, 2, everyOther)
-			} else {
-				err = overtake(l)
-			}
-			if err != nil {
+			if err := c.overtake(l); err != nil {
 				t.Fatal(err)
 			}
 			left := readAll(t, l, l.LogStartOffset())

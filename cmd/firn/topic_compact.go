@@ -95,6 +95,10 @@ func (t *topicCompaction) failures() error {
 		if p.SetAside != "" {
 			failed = append(failed, fmt.Errorf("partition %d is set aside: %s", p.Partition, p.SetAside))
 		}
+		if p.BrokenOff != "" {
+			failed = append(failed, fmt.Errorf("the pass over partition %d was broken off; ask again once this is mended: %s",
+				p.Partition, p.BrokenOff))
+		}
 	}
 	return errors.Join(failed...)
 }

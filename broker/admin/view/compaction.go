@@ -20,6 +20,8 @@ type PartitionCompaction struct {
 	Running bool `json:"running"`
 	// SetAside is why the partition cannot be compacted; empty while it can.
 	SetAside string `json:"set_aside,omitempty"`
+	// BrokenOff is why the last pass did not come to its end, as on a full disk; empty if it did. It is tried again.
+	BrokenOff string `json:"broken_off,omitempty"`
 	// Passes counts those since the broker's start; LastPassAt is when the last one ended.
 	Passes     int64 `json:"passes"`
 	LastPassAt int64 `json:"last_pass_at"`
