@@ -142,7 +142,8 @@ func (b *bench) kafka(dir string) launch.Kafka {
 	return launch.Kafka{
 		Lib: b.options.kafkaLib, Dir: dir, CPU: b.options.brokerCPU, Java: launch.StartScript(),
 		// A node alone cannot have the three replicas of the defaults.
-		Settings: []string{deleteSoon, "offsets.topic.replication.factor=1", "group.initial.rebalance.delay.ms=0"},
+		Settings: []string{deleteSoon, "offsets.topic.replication.factor=1", "group.initial.rebalance.delay.ms=0",
+			"transaction.state.log.replication.factor=1", "transaction.state.log.min.isr=1"},
 	}
 }
 
