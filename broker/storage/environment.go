@@ -49,7 +49,7 @@ func (e *environment) bigScan() *batchScan {
 
 // put gives a scan of either size back.
 func (e *environment) put(scan *batchScan) {
-	scan.file = nil
+	scan.file, scan.resident = nil, false
 	if len(scan.buffer) == scanBufferSize {
 		e.scans.Put(scan)
 		return

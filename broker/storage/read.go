@@ -33,7 +33,13 @@ type ReadResult struct {
 
 // Read finds batches to answer a fetch with. It returns a place, not bytes: who sends them decides how. It never
 // crosses a segment, but where a segment ends without a batch at or after the offset it goes on in the next one.
-func (l *Log) Read(req ReadRequest) (ReadResult, error) {
+func (l *Log) Read(req ReadRequest) (ReadResult, error) { return l.readFrom(req, false) }
+
+// ReadResident is Read for somebody who must not wait for the disk: an answer that is not in memory is
+// vfs.ErrNotResident. Of an answer some pages are looked at, and pages leave memory when the system wants them to.
+func (l *Log) ReadResident(req ReadRequest) (ReadResult, error) { return l.readFrom(req, true) }
+
+func (l *Log) readFrom(req ReadRequest, resident bool) (ReadResult, error) {
 	offset := req.Offset
 	if l.hasNothingAt(offset, req.UpTo) {
 		return ReadResult{FirstOffset: offset, NextOffset: offset}, nil
@@ -46,7 +52,7 @@ func (l *Log) Read(req ReadRequest) (ReadResult, error) {
 		if offset >= min(req.UpTo, view.logEnd) {
 			return ReadResult{FirstOffset: req.Offset, NextOffset: req.Offset}, nil
 		}
-		result, err := view.read(req, offset)
+		result, err := view.read(req, offset, resident)
 		switch {
 		case err == nil:
 			return result, nil
@@ -55,6 +61,8 @@ func (l *Log) Read(req ReadRequest) (ReadResult, error) {
 		case err == io.EOF:
 			return ReadResult{FirstOffset: req.Offset, NextOffset: req.Offset}, nil
 		case errors.Is(err, errSegmentRemoved): // the log start has moved meanwhile, and the next look-up sees it
+		case errors.Is(err, vfs.ErrNotResident):
+			return ReadResult{}, err
 		default:
 			return ReadResult{}, l.readError(view.segment, err)
 		}
@@ -187,24 +195,28 @@ func (v *segmentView) releaseIndexes() {
 }
 
 // read answers a request from this segment. io.EOF means that it has no batch at or after the offset.
-func (v *segmentView) read(req ReadRequest, offset int64) (ReadResult, error) {
-	result, err := v.tryRead(req, offset)
+func (v *segmentView) read(req ReadRequest, offset int64, resident bool) (ReadResult, error) {
+	result, err := v.tryRead(req, offset, resident)
 	if err == errIndexMismatch && v.maps != nil {
 		v.distrustIndexes()
-		result, err = v.tryRead(req, offset)
+		result, err = v.tryRead(req, offset, resident)
 	}
 	return result, err
 }
 
-func (v *segmentView) tryRead(req ReadRequest, offset int64) (ReadResult, error) {
+func (v *segmentView) tryRead(req ReadRequest, offset int64, resident bool) (ReadResult, error) {
 	if err := v.acquire(); err != nil {
 		return ReadResult{}, err
 	}
 	scan := v.segment.env.scan()
+	scan.resident = resident
 	first, err := v.seek(scan, offset)
 	var result ReadResult
 	if err == nil {
 		result, err = v.extent(scan, first, req)
+	}
+	if err == nil && resident && result.Size > 0 && !result.Region.Resident() {
+		err = vfs.ErrNotResident
 	}
 	v.segment.env.put(scan)
 	v.releaseIndexes()

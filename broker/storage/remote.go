@@ -1,5 +1,7 @@
 package storage
 
+import "github.com/firnlog/firn/internal/vfs"
+
 // RemoteReadRequest asks the remote part of a log for whole batches, as ReadRequest asks the local part.
 type RemoteReadRequest struct {
 	// Offset is where to begin: the batch that holds it is the first one returned.
@@ -11,13 +13,17 @@ type RemoteReadRequest struct {
 	UpTo int64
 }
 
-// RemoteReadResult is what a remote read found. Data aliases a cached chunk and stays valid until Release, which the
-// receiver calls exactly once.
+// RemoteReadResult is what a remote read found: bytes in memory, or a range of a file, never both. They stay valid until
+// Release, which the receiver calls exactly once; the region has no reference of its own.
 type RemoteReadResult struct {
 	Data        []byte
+	Region      vfs.Region
 	FirstOffset int64
 	NextOffset  int64
 	// Aborted are the aborted transactions that overlap the batches from the request's offset on, by their first offsets.
 	Aborted []AbortedTransaction
 	Release func()
 }
+
+// Size is the number of bytes of records.
+func (r *RemoteReadResult) Size() int { return len(r.Data) + int(r.Region.Size()) }

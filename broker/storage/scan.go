@@ -22,6 +22,7 @@ type batchScan struct {
 	file     vfs.File
 	position int64 // of the next header
 	end      int64 // where the walk ends; batches must end there, too
+	resident bool  // read only what is in memory
 
 	buffer      []byte
 	bufferStart int64
@@ -71,7 +72,7 @@ func (s *batchScan) next() (header record.Batch, position int64, err error) {
 func (s *batchScan) window(position int64, size int) ([]byte, error) {
 	if position < s.bufferStart || position+int64(size) > s.bufferStart+int64(s.bufferSize) {
 		want := int(min(int64(len(s.buffer)), s.end-position))
-		n, err := s.file.ReadAt(s.buffer[:want], position)
+		n, err := s.read(s.buffer[:want], position)
 		if n < want && err == nil || err == io.EOF {
 			err = io.ErrUnexpectedEOF
 		}
@@ -82,6 +83,13 @@ func (s *batchScan) window(position int64, size int) ([]byte, error) {
 	}
 	from := int(position - s.bufferStart)
 	return s.buffer[from : from+size], nil
+}
+
+func (s *batchScan) read(p []byte, position int64) (int, error) {
+	if s.resident {
+		return vfs.ReadResident(s.file, p, position)
+	}
+	return s.file.ReadAt(p, position)
 }
 
 // verify checks the checksum of the batch that next has just returned, reading it piece by piece: a damaged length may

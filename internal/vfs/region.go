@@ -71,6 +71,12 @@ func (r Region) Slice(offset, size int64) Region {
 	return Region{file: r.file, position: r.position + offset, size: size, hold: r.hold}
 }
 
+// Unheld is the region without its reference, for somebody who keeps that apart.
+func (r Region) Unheld() Region {
+	r.hold = nil
+	return r
+}
+
 // Release gives back the reference that the region and all its copies and slices share.
 func (r Region) Release() {
 	if r.hold != nil {
