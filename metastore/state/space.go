@@ -18,6 +18,8 @@ const (
 	SpaceStorage Space = 's'
 	// SpaceCoordinator is local to the broker: what the coordinators have read of their journals.
 	SpaceCoordinator Space = 'c'
+	// SpaceCache is local to the broker: what the disk cache of the object store has.
+	SpaceCache Space = 'k'
 )
 
 // The spaces of the raft database, which is a separate one in a directory of its own.
