@@ -125,6 +125,9 @@ type TopicsConfig struct {
 	AutoCreate bool
 	// DeleteEnable lets topics be deleted (delete.topic.enable, true).
 	DeleteEnable bool
+	// RemoteStorage has topics copied to the object store that do not say otherwise (firn.remote.storage.default, true
+	// where firn.object.store is set).
+	RemoteStorage bool
 }
 
 // InternalTopicConfig is how a topic of a coordinator is made.

@@ -5,6 +5,7 @@ import (
 	"math"
 	"net/url"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"time"
 
@@ -109,7 +110,11 @@ func (r *reader) places(cfg *Config) {
 		r.fail(fmt.Errorf("firn.data.dir: %w", err))
 	}
 	r.settings.defaults["firn.object.store"] = (&url.URL{Scheme: "file", Path: filepath.ToSlash(bucket)}).String()
-	cfg.ObjectStore = r.text("firn.object.store")
+	store, explicit := r.lookup("firn.object.store")
+	cfg.ObjectStore = store
+	// A store that somebody has named is there for all history; the folder that stands in for one fills the same disk.
+	r.settings.defaults["firn.remote.storage.default"] = strconv.FormatBool(explicit)
+	cfg.Topics.RemoteStorage = r.boolean("firn.remote.storage.default")
 }
 
 func (r *reader) server() server.Config {

@@ -71,7 +71,7 @@ func TestDefaultsAreAWorkingNode(t *testing.T) {
 	want := []any{
 		cfg.NodeID, "./firn-data", []string{"firn-data/log"}, "firn-data/metadata", "file://" + bucket,
 		[]Listener{{"PLAINTEXT", "127.0.0.1:9092", nil}}, "127.0.0.1:9644", false, true, FlushAuto,
-		5 * time.Minute, 15 * time.Minute, TopicsConfig{1, 1, true, true}, "",
+		5 * time.Minute, 15 * time.Minute, TopicsConfig{1, 1, true, true, false}, "",
 	}
 	if diff := cmp.Diff(want, got); diff != "" || cfg.NodeID != 1 {
 		t.Errorf("node %d: %s", cfg.NodeID, diff)
@@ -383,6 +383,25 @@ func TestME11UnspecifiedAddresses(t *testing.T) {
 	}
 }
 
+func TestAStoreThatIsNamedGetsEveryNewTopic(t *testing.T) {
+	for _, test := range []struct {
+		words []string
+		want  bool
+	}{
+		{nil, false},
+		{[]string{"firn.object.store=s3://b"}, true},
+		{[]string{"firn.object.store=file:///d"}, true},
+		{[]string{"firn.object.store=s3://b", "firn.remote.storage.default=false"}, false},
+		{[]string{"firn.remote.storage.default=true"}, true},
+	} {
+		cfg := set(t, test.words...)
+		if shown, _ := cfg.Settings.Lookup("firn.remote.storage.default"); cfg.Topics.RemoteStorage != test.want ||
+			shown != fmt.Sprint(test.want) {
+			t.Errorf("%q: %v, shown as %s", test.words, cfg.Topics.RemoteStorage, shown)
+		}
+	}
+}
+
 func TestDataDirFlag(t *testing.T) {
 	cfg := load(t, Sources{DataDir: "/d", Set: []string{"firn.data.dir=/e"}})
 	if cfg.DataDir != "/d" || originOf(t, cfg, "firn.data.dir") != "--data-dir" {
@@ -411,7 +430,7 @@ func changed() map[string]string {
 		"connections.max.idle.ms": "5", "controller.listener.names": "PLAINTEXT", "default.replication.factor": "2",
 		"auto.create.topics.enable": "false", "delete.topic.enable": "false", "fetch.max.bytes": "2048", "firn.data.dir": "/d", "firn.http.listener": ":1",
 		"firn.http.pprof": "true", "firn.log.dirs.reserve.bytes": "5", "firn.metrics.partitions.max": "5", "firn.log.flush.policy": "os",
-		"firn.object.store": "s3://b", "firn.record.validation": "header", "firn.socket.max.answer.bytes": "5",
+		"firn.object.store": "s3://b", "firn.remote.storage.default": "true", "firn.record.validation": "header", "firn.socket.max.answer.bytes": "5",
 		"firn.socket.max.requests.in.flight": "5", "firn.tier.fetch.memory.bytes": "999999999",
 		"firn.tier.gc.grace.ms": "5", "firn.tier.read.ahead.bytes": "5", "firn.tier.reservation.ms": "999999",
 		"firn.tier.upload.deadline.ms": "5000", "listener.security.protocol.map": "PLAINTEXT:SSL",

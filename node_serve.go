@@ -156,6 +156,7 @@ func (n *Node) apiOptions() api.Options {
 		DefaultReplicationFactor: n.config.Topics.DefaultReplicationFactor,
 		DeleteTopicEnable:        n.config.Topics.DeleteEnable,
 		AutoCreateTopics:         n.config.Topics.AutoCreate,
+		RemoteStorageDefault:     n.config.Topics.RemoteStorage,
 		FetchMaxBytes:            n.config.Fetch.MaxBytes,
 		FetchSessionSlots:        n.config.Fetch.SessionSlots,
 		RemoteListOffsetsTimeout: func() time.Duration { return n.live.Load().listOffsetsTimeout },

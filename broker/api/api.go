@@ -58,6 +58,7 @@ type Options struct {
 	DefaultReplicationFactor int16                // default.replication.factor
 	DeleteTopicEnable        bool                 // delete.topic.enable
 	AutoCreateTopics         bool                 // auto.create.topics.enable
+	RemoteStorageDefault     bool                 // firn.remote.storage.default
 	FetchMaxBytes            int                  // fetch.max.bytes
 	FetchSessionSlots        int                  // max.incremental.fetch.session.cache.slots
 	RemoteListOffsetsTimeout func() time.Duration // remote.list.offsets.request.timeout.ms

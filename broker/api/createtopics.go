@@ -124,12 +124,26 @@ func (h *Handlers) newTopic(img *image.Image, asked *kmsg.CreateTopicsRequestTop
 	if err := config.CheckTopicChange(nil, topic.Configs, h.options.Layers(img).Lookup); err != nil {
 		return topic, err
 	}
+	h.tierByDefault(topic.Configs, h.options.Layers(img).Lookup)
 	var err error
 	if topic.Partitions, err = h.placeTopic(img, asked); err != nil {
 		return topic, err
 	}
 	_, _ = rand.Read(topic.ID[:]) // never fails, as crypto/rand says
 	return topic, nil
+}
+
+// tierByDefault gives a new topic remote storage where the broker does so, unless the topic has said what it wants or
+// its other settings do not allow it: a program that creates a topic as it does elsewhere must not fail here.
+func (h *Handlers) tierByDefault(configs map[string]string, broker config.BrokerLookup) {
+	const setting = "remote.storage.enable"
+	if _, said := configs[setting]; said || !h.options.RemoteStorageDefault {
+		return
+	}
+	configs[setting] = "true"
+	if config.CheckTopicChange(nil, configs, broker) != nil {
+		delete(configs, setting)
+	}
 }
 
 func (h *Handlers) placeTopic(img *image.Image, asked *kmsg.CreateTopicsRequestTopic) ([]command.NewPartition, error) {

@@ -380,6 +380,40 @@ func TestCreatePartitions(t *testing.T) {
 	n.produce("a", 4, "x")
 }
 
+// TestTI25WhatIsTieredByDefault: with a real store every new topic is tiered unless it says otherwise, or cannot be;
+// internal topics are not.
+func TestTI25WhatIsTieredByDefault(t *testing.T) {
+	const setting = "remote.storage.enable"
+	n := newTestNode(t, map[string]string{"log.retention.ms": "100000"})
+	n.createTopic("before", 1)
+	n.handlers.options.RemoteStorageDefault = true
+	n.handlers.options.AutoCreateTopics = true
+	n.createTopic("plain", 1)
+	n.createTopic("no", 1, setting, "false")
+	n.createTopic("unfit", 1, "local.retention.ms", "100001") // Kafka allows that of a topic that is local
+	req := metadataFor("automatic")
+	req.AllowAutoTopicCreation = true
+	ask[*kmsg.MetadataResponse](n, req, 9)
+	for _, internal := range []string{"__consumer_offsets", "__transaction_state"} {
+		n.handlers.options.InternalTopics[internal] = InternalTopic{
+			Partitions: 1, ReplicationFactor: 1, Configs: map[string]string{"cleanup.policy": "delete"},
+		}
+		must(n.handlers.ensureInternalTopic(t.Context(), internal))
+	}
+	for topic, want := range map[string]string{
+		"before": "", "plain": "true", "no": "false", "unfit": "", "automatic": "true",
+		"__consumer_offsets": "", "__transaction_state": "",
+	} {
+		if got := n.topic(topic).Configs[setting]; got != want {
+			t.Errorf("%s of %s is %q, want %q", setting, topic, got, want)
+		}
+	}
+	_, settings := n.describe(ofTopic, "plain", []string{setting})
+	if got := settings[setting]; deref(got.Value) != "true" || got.Source != 1 {
+		t.Errorf("a topic that is tiered by default shows %+v", got)
+	}
+}
+
 func TestME07TopicsAreCreatedByMetadataWhereBothSidesAllowIt(t *testing.T) {
 	n := newTestNode(t, nil)
 	n.handlers.options.AutoCreateTopics = true

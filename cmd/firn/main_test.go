@@ -76,7 +76,7 @@ func TestFormatHelpNeedsNeitherArgumentsNorACluster(t *testing.T) {
 		{"produce"}, {"consume"}, {"bench", "produce"}, {"bench", "consume"}, {"bench", "e2e"},
 		{"group", "list"}, {"group", "describe"}, {"group", "seek"}, {"group", "delete"}, {"group", "offset-delete"},
 		{"txn", "list"}, {"txn", "describe"}, {"txn", "abort"},
-		{"tier", "status"}, {"tier", "ls"}, {"version"},
+		{"tier", "status"}, {"tier", "ls"}, {"healthcheck"}, {"version"},
 	} {
 		got := firn(t, "", append(args, "--format", "help")...)
 		if got.status != 0 || !strings.HasPrefix(got.out, "{\n") || !strings.Contains(got.out, `": `) {

@@ -25,6 +25,7 @@ func rootCommand() *cobra.Command {
 			"cluster take -b HOST:PORT, else FIRN_BROKERS or KAFKA_BROKERS from the environment.",
 	},
 		serveCommand(),
+		healthcheckCommand(),
 		configCommand(),
 		demoCommand(),
 		topicCommand(),

@@ -15,6 +15,9 @@ func ownRows() []row {
 			"Whether the HTTP listener also serves Go's profiles under /debug/pprof."},
 		{"firn.object.store", String, "file://./firn-data/bucket", ReadOnly, notEmpty, Acts,
 			"URL of the object store: s3://BUCKET/PREFIX?endpoint=URL&path_style=true&region=NAME, or file:///DIRECTORY."},
+		{"firn.remote.storage.default", Boolean, "false", ReadOnly, nil, Acts,
+			"Whether a new topic that does not say otherwise, and whose settings allow it, gets remote.storage.enable=true; " +
+				"true where firn.object.store is set. Internal topics never do."},
 		{"firn.log.flush.policy", String, "auto", ReadOnly, oneOf("auto", "os", "group"), Acts,
 			"When an append with acks=all is safe: group waits for a flush that it shares with others, os leaves it to the " +
 				"system, auto is group while one replica is in sync."},

@@ -1,8 +1,9 @@
-// Package httpapi is the client of firn's HTTP listener: it asks for one JSON document of broker/admin/view. The
-// command line and the demo use it. It keeps no connection and retries nothing.
+// Package httpapi is the client of firn's HTTP listener: it asks for one JSON document of broker/admin/view, or whether
+// the node is ready. The command line and the demo use it. It keeps no connection and retries nothing.
 package httpapi
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -33,42 +34,72 @@ func Post(ctx context.Context, address, path string, into any) error {
 	return ask(ctx, http.MethodPost, address, path, into)
 }
 
+// Ready asks the listener whether its node serves clients; the error tells why not.
+func Ready(ctx context.Context, address string) error {
+	got, err := exchange(ctx, http.MethodGet, address, "/readyz")
+	switch {
+	case err != nil:
+		return err
+	case got.code == http.StatusServiceUnavailable:
+		return fmt.Errorf("the node at %s is not ready: %s", got.address, bytes.TrimSpace(got.body))
+	case got.code != http.StatusOK:
+		return got.refusal()
+	}
+	return nil
+}
+
 func ask(ctx context.Context, method, address, path string, into any) error {
+	got, err := exchange(ctx, method, address, path)
+	if err != nil {
+		return err
+	}
+	if got.code != http.StatusOK {
+		return got.refusal()
+	}
+	if err := json.Unmarshal(got.body, into); err != nil {
+		return fmt.Errorf("%s does not answer as firn does: %w; check --http HOST:PORT", got.address, err)
+	}
+	return nil
+}
+
+// answer is what the listener at an address, HOST:PORT, has said.
+type answer struct {
+	address string
+	code    int
+	status  string // the code and what it is called
+	body    []byte
+}
+
+func exchange(ctx context.Context, method, address, path string) (answer, error) {
 	address = strings.TrimSuffix(strings.TrimPrefix(address, "http://"), "/")
 	ctx, stop := context.WithTimeout(ctx, timeout)
 	defer stop()
 	request, err := http.NewRequestWithContext(ctx, method, "http://"+address+path, http.NoBody)
 	if err != nil {
-		return fmt.Errorf("--http %s: %w", address, err)
+		return answer{}, fmt.Errorf("--http %s: %w", address, err)
 	}
 	transport := &http.Transport{DisableKeepAlives: true} // one request, and nothing left open
 	response, err := (&http.Client{Transport: transport}).Do(request)
 	if errors.Is(err, syscall.ECONNREFUSED) {
-		return fmt.Errorf("cannot reach firn's HTTP listener at %s: connection refused; is `firn serve` running, "+
+		return answer{}, fmt.Errorf("cannot reach firn's HTTP listener at %s: connection refused; is `firn serve` running, "+
 			"or give --http HOST:PORT", address)
 	}
 	if err != nil {
-		return fmt.Errorf("ask firn's HTTP listener: %w", err)
+		return answer{}, fmt.Errorf("ask firn's HTTP listener: %w", err)
 	}
 	defer response.Body.Close()
 	body, err := io.ReadAll(io.LimitReader(response.Body, maxAnswerBytes))
 	if err != nil {
-		return fmt.Errorf("read the answer of %s: %w", address, err)
+		return answer{}, fmt.Errorf("read the answer of %s: %w", address, err)
 	}
-	if response.StatusCode != http.StatusOK {
-		return refusal(address, response.Status, body)
-	}
-	if err := json.Unmarshal(body, into); err != nil {
-		return fmt.Errorf("%s does not answer as firn does: %w; check --http HOST:PORT", address, err)
-	}
-	return nil
+	return answer{address: address, code: response.StatusCode, status: response.Status, body: body}, nil
 }
 
 // refusal is what the listener says about a request that it does not grant.
-func refusal(address, status string, body []byte) error {
-	var answer view.Error
-	if err := json.Unmarshal(body, &answer); err == nil && answer.Error != "" {
-		return errors.New(answer.Error)
+func (a answer) refusal() error {
+	var said view.Error
+	if err := json.Unmarshal(a.body, &said); err == nil && said.Error != "" {
+		return errors.New(said.Error)
 	}
-	return fmt.Errorf("%s answers %s; check that it is firn's HTTP listener (--http HOST:PORT)", address, status)
+	return fmt.Errorf("%s answers %s; check that it is firn's HTTP listener (--http HOST:PORT)", a.address, a.status)
 }

@@ -46,6 +46,34 @@ func TestAnswers(t *testing.T) {
 	}
 }
 
+func TestReadiness(t *testing.T) {
+	for _, test := range []struct {
+		name   string
+		status int
+		body   string
+		want   string
+	}{
+		{"a node that serves", http.StatusOK, "ready\n", ""},
+		{"one that does not", http.StatusServiceUnavailable, "recovering\n", "is not ready: recovering"},
+		{"another program", http.StatusNotFound, "404 page not found", "answers 404 Not Found; check that it is firn's"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				if r.URL.Path != "/readyz" {
+					t.Errorf("asked for %s", r.URL.Path)
+				}
+				w.WriteHeader(test.status)
+				_, _ = w.Write([]byte(test.body))
+			}))
+			defer server.Close()
+			err := Ready(t.Context(), server.URL)
+			if (test.want == "") != (err == nil) || err != nil && !strings.Contains(err.Error(), test.want) {
+				t.Errorf("error %v, want %q", err, test.want)
+			}
+		})
+	}
+}
+
 func TestNobodyThere(t *testing.T) {
 	server := httptest.NewServer(http.NotFoundHandler())
 	server.Close()
