@@ -3,10 +3,13 @@ package storage
 import (
 	"errors"
 	"fmt"
+	"slices"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 
 	"github.com/firnlog/firn/internal/kafka"
+	"github.com/firnlog/firn/internal/vfs"
 )
 
 // NewLog is a log that shall be there.
@@ -16,6 +19,16 @@ type NewLog struct {
 	Config         Config
 	// Directory is the id of the log directory; zero takes the one with the fewest logs.
 	Directory kafka.UUID
+	// Restored says what comes before the log, which the bucket has and this broker never had; nil: nothing.
+	Restored *RestoredLog
+}
+
+// RestoredLog is what a log goes on from whose records so far are all in the bucket.
+type RestoredLog struct {
+	Remote RemoteRange
+	Epochs []EpochEntry // of what is remote
+	// Producers are those at the end of it, in the format of Kafka's .snapshot files; nil: none are known.
+	Producers []byte
 }
 
 // CreatedLog is what became of it: a log, or why there is none.
@@ -34,7 +47,7 @@ func (m *Manager) CreateAll(wanted []NewLog) []CreatedLog {
 	group.SetLimit(createWorkers)
 	for i, w := range wanted {
 		group.Go(func() error {
-			created[i].Log, created[i].Err = m.Create(w.TopicPartition, w.TopicID, w.Config, w.Directory)
+			created[i].Log, created[i].Err = m.createLog(w)
 			return nil
 		})
 	}
@@ -77,6 +90,11 @@ func (l *Log) takeParentUnsynced() bool {
 // has been lost, and a new one would hide that. The first flush makes the folder durable together with the first
 // records.
 func (m *Manager) Create(tp kafka.TopicPartition, id kafka.TopicID, config Config, directory kafka.UUID) (*Log, error) {
+	return m.createLog(NewLog{TopicPartition: tp, TopicID: id, Config: config, Directory: directory})
+}
+
+func (m *Manager) createLog(wanted NewLog) (*Log, error) {
+	tp, id := wanted.TopicPartition, wanted.TopicID
 	m.mu.Lock()
 	for m.busy[tp] != nil { // somebody else is making the log, or an earlier one is giving up the folder's name
 		busy := m.busy[tp]
@@ -84,12 +102,12 @@ func (m *Manager) Create(tp kafka.TopicPartition, id kafka.TopicID, config Confi
 		<-busy
 		m.mu.Lock()
 	}
-	l, err := m.existing(tp, id, directory)
+	l, err := m.existing(tp, id, wanted.Directory)
 	if l != nil || err != nil {
 		m.mu.Unlock()
 		return l, err
 	}
-	dir, err := m.chooseDirectory(directory)
+	dir, err := m.chooseDirectory(wanted.Directory)
 	if err != nil {
 		m.mu.Unlock()
 		return nil, err
@@ -98,8 +116,8 @@ func (m *Manager) Create(tp kafka.TopicPartition, id kafka.TopicID, config Confi
 	m.mu.Unlock()
 	defer done()
 
-	l = m.newLog(dir, tp, id, config)
-	if err = l.create(); err != nil {
+	l = m.newLog(dir, tp, id, wanted.Config)
+	if err = l.create(wanted.Restored); err != nil {
 		err = dir.judge(err)
 	}
 	m.mu.Lock()
@@ -177,13 +195,16 @@ func (m *Manager) emptiestDirectory() (*directory, error) {
 	return best, nil
 }
 
-// create makes folder, metadata and first segment of a log that never was.
-func (l *Log) create() error {
+// create makes folder, metadata and first segment of a log that never was here.
+func (l *Log) create(restored *RestoredLog) error {
 	saved, err := l.loadCheckpoint()
 	if err != nil {
 		return err
 	}
 	remote, _ := l.remote()
+	if restored != nil {
+		remote = restored.Remote
+	}
 	logStart := max(saved.LogStartOffset, remote.StartOffset)
 	start := max(logStart, remote.EndOffset)
 	if saved.FlushedOffset > start {
@@ -206,6 +227,33 @@ func (l *Log) create() error {
 	}
 	l.segments = []*segment{first}
 	l.folderUnsynced, l.parentUnsynced = true, true
+	if restored != nil {
+		if err := l.inherit(restored, start); err != nil {
+			return err
+		}
+	}
 	l.rest()
 	return nil
+}
+
+// inherit takes over the epochs and producers of what comes before a log that begins at an offset. Both are written at
+// once: there may be no append for long, and nothing local tells of them.
+func (l *Log) inherit(restored *RestoredLog, start int64) error {
+	l.epochs = leaderEpochs{entries: slices.Clone(restored.Epochs)}
+	l.epochs.cutEnd(start)
+	l.epochs.cutStart(l.logStart.Load())
+	epochFile := appendEpochFile(nil, l.epochs.entries)
+	if err := vfs.WriteFileAtomic(l.env.fs, l.folder.file(epochFileName), epochFile); err != nil {
+		return err
+	}
+	if restored.Producers == nil {
+		return nil
+	}
+	entries, err := ParseProducerSnapshot(restored.Producers)
+	if err != nil {
+		return fmt.Errorf("producers of %s at %d: %w", l.topicPartition, start, err)
+	}
+	l.producers.restore(entries, start, time.Now().UnixMilli())
+	saved := producerCheckpoint{Offset: start, Epoch: l.epochs.at(start - 1), Snapshot: restored.Producers}
+	return l.env.store.Set(l.keys.at(producerKind, start), saved.append(nil))
 }
