@@ -27,7 +27,7 @@ import (
 // committedOffsets are the groups that this broker coordinates and what they have committed.
 type committedOffsets interface {
 	EachGroup(visit func(group string, members int)) error
-	EachOffset(visit func(group string, tp kafka.TopicPartition, offset int64)) error
+	EachOffset(visit func(group.Committed)) error
 }
 
 var _ committedOffsets = (*group.Coordinator)(nil)
@@ -148,8 +148,8 @@ func (t topicLag) plus(other topicLag) topicLag {
 // that a consumer that is fast is not seen ahead of the log (MX-01).
 func (c *lagCollector) measure(now time.Time) map[groupPartition]topicLag {
 	committed := map[groupPartition]int64{}
-	err := c.groups.EachOffset(func(group string, tp kafka.TopicPartition, offset int64) {
-		committed[groupPartition{group, tp}] = offset
+	err := c.groups.EachOffset(func(one group.Committed) {
+		committed[groupPartition{one.Group, one.TopicPartition}] = one.Offset
 	})
 	if err != nil {
 		return nil // the coordinator has just changed: nothing is better than a part

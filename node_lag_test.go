@@ -14,6 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/twmb/franz-go/pkg/kadm"
 
+	"github.com/firnlog/firn/broker/group"
 	"github.com/firnlog/firn/internal/kafka"
 )
 
@@ -31,9 +32,9 @@ func (g *fixedGroups) EachGroup(visit func(group string, members int)) error {
 	return nil
 }
 
-func (g *fixedGroups) EachOffset(visit func(group string, tp kafka.TopicPartition, offset int64)) error {
+func (g *fixedGroups) EachOffset(visit func(group.Committed)) error {
 	for at, offset := range g.offsets {
-		visit(at.group, at.TopicPartition, offset)
+		visit(group.Committed{Group: at.group, TopicPartition: at.TopicPartition, Offset: offset})
 	}
 	if g.asked != nil {
 		g.asked()

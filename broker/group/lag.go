@@ -20,15 +20,35 @@ func (c *Coordinator) EachGroup(visit func(group string, members int)) error {
 	})
 }
 
+// Committed is an offset that a group has committed.
+type Committed struct {
+	kafka.TopicPartition
+	Group       string
+	TopicID     kafka.TopicID // zero where the client did not know it
+	Offset      int64
+	LeaderEpoch kafka.LeaderEpoch // −1 where the client did not know it
+	Metadata    string
+}
+
 // EachOffset visits the offsets that those groups have committed.
-func (c *Coordinator) EachOffset(visit func(group string, tp kafka.TopicPartition, offset int64)) error {
+func (c *Coordinator) EachOffset(visit func(Committed)) error {
 	return c.eachShard(func(shard *coordinator.Shard) error {
 		return eachOffset(shard, records.Prefix(records.OffsetCommit),
 			func(key records.Key, _ []byte, value *kmsg.OffsetCommitValue) error {
-				visit(key.Group, kafka.TopicPartition{Topic: key.Topic, Partition: key.Partition}, value.Offset)
+				visit(Committed{
+					TopicPartition: kafka.TopicPartition{Topic: key.Topic, Partition: key.Partition}, Group: key.Group,
+					TopicID: value.TopicID, Offset: value.Offset, LeaderEpoch: kafka.LeaderEpoch(value.LeaderEpoch),
+					Metadata: value.Metadata,
+				})
 				return nil
 			})
 	})
+}
+
+// Serves tells whether as many journals are served here: then what EachOffset visits is everything.
+func (c *Coordinator) Serves(journals int) bool {
+	shards, _ := c.runtime.Shards()
+	return len(shards) == journals
 }
 
 func (c *Coordinator) eachShard(visit func(*coordinator.Shard) error) error {
