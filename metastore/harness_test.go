@@ -102,8 +102,15 @@ func describe(img *image.Image) string {
 	for _, name := range img.BrokerConfigNames() {
 		fmt.Fprintf(&out, "settings of broker %q %v\n", name, img.BrokerConfig(name))
 	}
+	for _, name := range img.GroupConfigNames() {
+		fmt.Fprintf(&out, "settings of group %q %v\n", name, img.GroupConfig(name))
+	}
 	for topic := range img.Topics() {
-		fmt.Fprintf(&out, "topic %s %s internal %t %v\n", idText(topic.ID), topic.Name, topic.Internal, topic.Configs)
+		fmt.Fprintf(&out, "topic %s %s internal %t %v", idText(topic.ID), topic.Name, topic.Internal, topic.Configs)
+		for _, origin := range topic.Origins {
+			fmt.Fprintf(&out, " of %s", idText(origin))
+		}
+		out.WriteString("\n")
 		for i, p := range topic.Partitions {
 			fmt.Fprintf(&out, "  %d: leader %d epoch %d/%d replicas %v in %x isr %v",
 				i, p.Leader, p.Epoch, p.PartitionEpoch, p.Replicas, p.Directories, p.ISR)

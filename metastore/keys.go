@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 
 	"github.com/firnlog/firn/internal/kafka"
+	"github.com/firnlog/firn/metastore/command"
 )
 
 // Keys of the metadata space (state.SpaceMetadata). Ids are 16 raw bytes, numbers big endian.
@@ -15,15 +16,18 @@ import (
 //	't' topic                  topic: name and settings
 //	'p' topic partition(4)     partition: leader, epochs, replicas
 //	'f' name                   dynamic settings of a broker; of all brokers under the empty name
+//	'o' group                  settings of a group
 //
 // Keys of the tier space (state.SpaceTier):
 //
 //	's' topic partition(4)               tier state
-//	'h' topic partition(4) base(8)       head entry of the manifest; its second byte is the kind of entry
+//	'h' topic partition(4) base(8)       top-level item of the manifest; its second byte is the kind of item
 //	'r' topic partition(4) upload        reserved upload id
 //	'l' deadline(8) topic partition(4) upload   the same, by deadline; one without an 'r' is left over and means nothing
-//	'g' topic partition(4) upload        garbage: an object to be collected
+//	'g' topic partition(4) upload [to(8)]   garbage: objects to be collected; with an offset behind it, a part of a tree
 //	'd' topic                            deleted topic with objects to be collected
+//	'k' id                               pin: a range whose objects are kept
+//	'w' index(8) id                      checkpoint that is durable in the bucket, one of the newest
 const (
 	keyCluster      = 'c'
 	keyNextProducer = 'n'
@@ -32,6 +36,7 @@ const (
 	keyTopic        = 't'
 	keyPartition    = 'p'
 	keyBrokerConfig = 'f'
+	keyGroupConfig  = 'o'
 
 	keyTier         = 's'
 	keyHead         = 'h'
@@ -39,6 +44,8 @@ const (
 	keyDeadline     = 'l'
 	keyGarbage      = 'g'
 	keyDeletedTopic = 'd'
+	keyPin          = 'k'
+	keyCheckpoint   = 'w'
 )
 
 func brokerKey(id kafka.BrokerID) []byte {
@@ -57,6 +64,25 @@ func headKey(tp kafka.TopicIDPartition, base int64) []byte {
 
 func uploadKey(kind byte, tp kafka.TopicIDPartition, upload kafka.UUID) []byte {
 	return append(partitionKey(kind, tp), upload[:]...)
+}
+
+// garbageKey sorts the parts of a tree that have gone behind the tree's own upload id.
+func garbageKey(object command.CollectedObject) []byte {
+	key := uploadKey(keyGarbage, object.Partition, object.UploadID)
+	if object.To == 0 {
+		return key
+	}
+	return binary.BigEndian.AppendUint64(key, uint64(object.To))
+}
+
+func pinKey(id kafka.UUID) []byte { return append([]byte{keyPin}, id[:]...) }
+
+func checkpointKey(checkpoint command.Checkpoint) []byte {
+	return append(binary.BigEndian.AppendUint64([]byte{keyCheckpoint}, checkpoint.Index), checkpoint.ID[:]...)
+}
+
+func parseCheckpoint(key []byte) command.Checkpoint {
+	return command.Checkpoint{Index: binary.BigEndian.Uint64(key[1:]), ID: kafka.UUID(key[1+8:])}
 }
 
 func deadlineKey(deadline int64, tp kafka.TopicIDPartition, upload kafka.UUID) []byte {

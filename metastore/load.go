@@ -29,7 +29,7 @@ func loadImage(db *state.DB) (*image.Image, error) {
 	}
 	img.Index = index
 	l := loader{image: img, metadata: db.Space(state.SpaceMetadata), tier: db.Space(state.SpaceTier)}
-	for _, load := range []func() error{l.loadCluster, l.loadBrokers, l.loadBrokerConfigs, l.loadTopics} {
+	for _, load := range []func() error{l.loadCluster, l.loadBrokers, l.loadConfigs, l.loadTopics} {
 		if err := load(); err != nil {
 			return nil, fmt.Errorf("load the metadata: %w", err)
 		}
@@ -77,14 +77,26 @@ func (l *loader) loadBrokers() error {
 	})
 }
 
-func (l *loader) loadBrokerConfigs() error {
-	return l.metadata.Scan([]byte{keyBrokerConfig}, func(key, value []byte) error {
-		configs, err := parseBrokerConfigs(value)
-		if err == nil {
-			l.image = l.image.WithBrokerConfig(string(key[1:]), configs)
+// loadConfigs reads the settings of brokers and groups.
+func (l *loader) loadConfigs() error {
+	for _, kind := range []byte{keyBrokerConfig, keyGroupConfig} {
+		err := l.metadata.Scan([]byte{kind}, func(key, value []byte) error {
+			configs, err := parseConfigs(value)
+			switch {
+			case err != nil:
+				return err
+			case kind == keyGroupConfig:
+				l.image = l.image.WithGroupConfig(string(key[1:]), configs)
+			default:
+				l.image = l.image.WithBrokerConfig(string(key[1:]), configs)
+			}
+			return nil
+		})
+		if err != nil {
+			return err
 		}
-		return err
-	})
+	}
+	return nil
 }
 
 // loadTopics reads topics, partitions and tier states, which all sort by topic id.

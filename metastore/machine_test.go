@@ -103,6 +103,23 @@ func parseCommand(t *testing.T, d *datadriven.TestData) command.Command {
 		return command.LapseReservations{ElapsedMs: a.number("elapsed")}
 	case "topic-collected":
 		return command.TopicCollected{TopicID: a.id("id")}
+	case "pin":
+		return command.PinSnapshot{Pin: command.Pin{
+			ID: a.id("id"), TopicID: a.id("topic"), DeadlineMs: a.number("deadline"),
+			Ranges: []command.PartitionRange{{Partition: int32(a.number("partition")), From: a.number("from"), To: a.number("to")}},
+		}, ElapsedMs: a.number("elapsed")}
+	case "extend-pin":
+		return command.ExtendPin{ID: a.id("id"), DeadlineMs: a.number("deadline"), ElapsedMs: a.number("elapsed")}
+	case "unpin":
+		return command.Unpin{ID: a.id("id")}
+	case "checkpoint":
+		return command.CheckpointWritten{
+			Checkpoint: command.Checkpoint{Index: uint64(a.number("index")), ID: a.id("id")}, ElapsedMs: a.number("elapsed"),
+		}
+	case "restore":
+		return a.restore()
+	case "next-producer-id":
+		return command.SetNextProducerID{AtLeast: a.number("least")}
 	}
 	return a.tierCommand()
 }
@@ -121,8 +138,9 @@ func (a arguments) tierCommand() command.Command {
 		cmd := command.ReserveUploads{
 			Partition: tp, LeaderEpoch: epoch, ElapsedMs: a.number("elapsed"), DeadlineMs: a.number("deadline"),
 		}
-		for _, upload := range a.texts("uploads") {
-			cmd.UploadIDs = append(cmd.UploadIDs, id(upload))
+		cmd.UploadIDs = a.ids("uploads")
+		if a.d.HasArg("from") {
+			cmd.Rewrite, cmd.From = true, a.number("from")
 		}
 		return cmd
 	case "commit":
@@ -132,14 +150,32 @@ func (a arguments) tierCommand() command.Command {
 			Entry: command.SegmentEntry{
 				BaseOffset: base, EndOffset: end, LeaderEpoch: epoch, UploadID: a.id("upload"),
 				DataBytes: (end - base) * 100, ObjectBytes: (end-base)*100 + 10, TailBytes: 10,
-			},
+			}.WithOrigin(int(a.number("origin"))),
 		}
 	case "advance":
 		return command.AdvanceStart{
-			Partition: tp, LeaderEpoch: epoch, Start: a.number("start"), ElapsedMs: a.number("elapsed"),
+			Partition: tp, LeaderEpoch: epoch, Start: a.number("start"), ElapsedMs: a.number("elapsed"), Below: a.below(),
 		}
 	case "collected":
-		return command.Collected{Objects: []command.CollectedObject{{Partition: tp, UploadID: a.id("upload")}}}
+		return command.Collected{Objects: []command.CollectedObject{
+			{Partition: tp, UploadID: a.id("upload"), To: a.number("to")},
+		}}
+	case "seal":
+		return command.Seal{
+			Partition: tp, LeaderEpoch: epoch, Version: a.number("version"), Removed: a.ids("removed"),
+			Reference: a.items()[0].(command.Reference),
+		}
+	case "replace":
+		cmd := command.ReplaceRange{
+			Partition: tp, LeaderEpoch: epoch, Version: a.number("version"), Removed: a.ids("removed"), Added: a.items(),
+			Consumed: a.ids("consumed"), Below: a.below(), ElapsedMs: a.number("elapsed"),
+		}
+		for _, upload := range a.ids("discarded") {
+			cmd.Discarded = append(cmd.Discarded, command.Garbage{
+				Kind: command.RemovedSegment, UploadID: upload, BaseOffset: 1, EndOffset: 2, ObjectBytes: 3,
+			})
+		}
+		return cmd
 	}
 	a.d.Fatalf(a.t, "unknown directive %q", a.d.Cmd)
 	return nil
@@ -172,6 +208,66 @@ func (a arguments) number(name string) int64 {
 }
 
 func (a arguments) id(name string) kafka.UUID { return id(a.text(name)) }
+
+func (a arguments) ids(name string) (ids []kafka.UUID) {
+	for _, text := range a.texts(name) {
+		ids = append(ids, id(text))
+	}
+	return ids
+}
+
+// below reads "below=(REFERENCE,SEGMENTS,BYTES)".
+func (a arguments) below() (below command.Below) {
+	texts := a.texts("below")
+	if len(texts) == 0 {
+		return below
+	}
+	below.Reference = id(texts[0])
+	if _, err := fmt.Sscan(strings.Join(texts[1:], " "), &below.Segments, &below.Bytes); err != nil {
+		a.d.Fatalf(a.t, "below=%v: %v", texts, err)
+	}
+	return below
+}
+
+// items reads one item a line: upload, level, base, end, segments, and perhaps another number of bytes than usual.
+func (a arguments) items() (items []command.Item) {
+	for line := range strings.Lines(a.d.Input) {
+		var upload string
+		var level int
+		var base, end, segments int64
+		if _, err := fmt.Sscan(line, &upload, &level, &base, &end, &segments); err != nil {
+			a.d.Fatalf(a.t, "%q: %v", line, err)
+		}
+		objectBytes := (end-base)*100 + 10*segments
+		if fields := strings.Fields(line); len(fields) > 5 {
+			_, _ = fmt.Sscan(fields[5], &objectBytes)
+		}
+		if level == 0 {
+			items = append(items, command.SegmentEntry{
+				BaseOffset: base, EndOffset: end, UploadID: id(upload),
+				DataBytes: (end - base) * 100, ObjectBytes: objectBytes, TailBytes: 10,
+			})
+			continue
+		}
+		items = append(items, command.Reference{
+			Level: level, BaseOffset: base, EndOffset: end, UploadID: id(upload), Segments: segments,
+			DataBytes: (end - base) * 100, ObjectBytes: objectBytes, SealedBytes: 50,
+		})
+	}
+	return items
+}
+
+// restore reads a topic with one partition: "restore name=N id=I origins=(..) start= end= segments= bytes=", and items.
+func (a arguments) restore() command.Command {
+	return command.RestoreTopics{Topics: []command.RestoredTopic{{
+		ID: a.id("id"), Name: a.text("name"), Origins: a.ids("origins"), First: int32(a.number("first")),
+		Partitions: []command.RestoredPartition{{
+			Replicas: []kafka.BrokerID{1}, Directories: []kafka.UUID{id("d1")}, LeaderEpoch: 50, Tiered: true,
+			Start: a.number("start"), End: a.number("end"), Version: 7, Bytes: a.number("bytes"),
+			Segments: a.number("segments"), Items: a.items(),
+		}},
+	}}}
+}
 
 func (a arguments) partition() kafka.TopicIDPartition {
 	topic, number, _ := strings.Cut(a.text("tp"), ":")
@@ -212,11 +308,14 @@ func (a arguments) topics() []command.NewTopic {
 	return topics
 }
 
-// alter reads "alter topic=NAME" or "alter broker=NAME" with a line for each setting: name value, or name alone.
+// alter reads "alter topic=NAME", "alter broker=NAME" or "alter group=NAME" with a line for each setting: name value, or name alone.
 func (a arguments) alter() command.Command {
 	cmd := command.AlterConfigs{Resource: command.ResourceBroker, Name: a.text("broker")}
 	if a.d.HasArg("topic") {
 		cmd = command.AlterConfigs{Resource: command.ResourceTopic, Name: a.text("topic")}
+	}
+	if a.d.HasArg("group") {
+		cmd = command.AlterConfigs{Resource: command.ResourceGroup, Name: a.text("group")}
 	}
 	for line := range strings.Lines(a.d.Input) {
 		name, value, found := strings.Cut(strings.TrimSpace(line), " ")
@@ -242,33 +341,38 @@ func describeTier(t *testing.T, db *state.DB) string {
 			tier, err = parseTier(value)
 			line = fmt.Sprintf("state %s %+v", tpText(parsePartition(key)), *tier)
 		case keyHead:
-			var entry command.SegmentEntry
-			entry, err = command.ParseSegmentEntry(value)
-			line = fmt.Sprintf("segment %s [%d, %d) epoch %d upload %s", tpText(parsePartition(key)),
-				entry.BaseOffset, entry.EndOffset, entry.LeaderEpoch, idText(entry.UploadID))
+			var item command.Item
+			if item, err = command.ParseItem(value); err == nil {
+				line = itemText(tpText(parsePartition(key)), item)
+			}
 		case keyReservation:
 			var reserved reservation
 			tp, upload := parseUpload(key)
 			reserved, err = parseReservation(value)
 			line = fmt.Sprintf("reserved %s %s epoch %d at remote end %d until %d", tpText(tp), idText(upload),
-				reserved.leaderEpoch, reserved.remoteEnd, reserved.deadlineMs)
+				reserved.leaderEpoch, reserved.lowest, reserved.deadlineMs)
+			if reserved.rewrite {
+				line += " for a rewrite"
+			}
 		case keyDeadline:
 			deadline, tp, upload := parseDeadline(key)
 			line = fmt.Sprintf("deadline %d of %s %s", deadline, tpText(tp), idText(upload))
 		case keyGarbage:
 			var garbage command.Garbage
-			tp, upload := parseUpload(key)
-			garbage, err = parseGarbage(tp, upload, value)
-			kind := map[command.GarbageKind]string{
-				command.RemovedSegment: "removed segment", command.LapsedUpload: "lapsed upload",
-			}[garbage.Kind]
-			line = fmt.Sprintf("garbage %s %s: %s [%d, %d) epoch %d, %d bytes, since %d", tpText(tp), idText(upload), kind,
-				garbage.BaseOffset, garbage.EndOffset, garbage.LeaderEpoch, garbage.ObjectBytes, garbage.ElapsedMs)
+			garbage, err = parseGarbage(key, value)
+			line = garbageText(tpText(garbage.Partition), garbage)
 		case keyDeletedTopic:
 			var topic command.DeletedTopic
 			topic, err = parseDeletedTopic(kafka.UUID(key[1:]), value)
 			line = fmt.Sprintf("deleted topic %s %s of %d partitions, since %d",
 				idText(topic.ID), topic.Name, topic.Partitions, topic.ElapsedMs)
+		case keyPin:
+			var pin command.Pin
+			pin, err = parsePin(value)
+			line = fmt.Sprintf("pin %s of topic %s %v until %d", idText(pin.ID), idText(pin.TopicID), pin.Ranges, pin.DeadlineMs)
+		case keyCheckpoint:
+			checkpoint := parseCheckpoint(key)
+			line = fmt.Sprintf("checkpoint %s of index %d", idText(checkpoint.ID), checkpoint.Index)
 		default:
 			err = fmt.Errorf("unknown key %x", key)
 		}
@@ -280,4 +384,27 @@ func describeTier(t *testing.T, db *state.DB) string {
 	}
 	sort.Strings(lines)
 	return strings.Join(lines, "\n") + "\n"
+}
+
+func itemText(tp string, item command.Item) string {
+	s := item.Summary()
+	if s.Level == 0 {
+		return fmt.Sprintf("segment %s [%d, %d) epoch %d upload %s", tp, s.BaseOffset, s.EndOffset, s.LeaderEpoch,
+			idText(s.UploadID))
+	}
+	return fmt.Sprintf("reference %s [%d, %d) level %d epoch %d upload %s: %d segments, %d bytes", tp, s.BaseOffset,
+		s.EndOffset, s.Level, s.LeaderEpoch, idText(s.UploadID), s.Segments, s.ObjectBytes)
+}
+
+func garbageText(tp string, garbage command.Garbage) string {
+	kind := map[command.GarbageKind]string{
+		command.RemovedSegment: "removed segment", command.LapsedUpload: "lapsed upload",
+		command.ExpiredTree: "part of a tree", command.ReplacedManifest: "replaced manifest",
+		command.LapsedRewrite: "lapsed rewrite",
+	}[garbage.Kind]
+	if garbage.Whole {
+		kind = "tree"
+	}
+	return fmt.Sprintf("garbage %s %s: %s [%d, %d) epoch %d, %d bytes, since %d", tp, idText(garbage.UploadID), kind,
+		garbage.BaseOffset, garbage.EndOffset, garbage.LeaderEpoch, garbage.ObjectBytes, garbage.ElapsedMs)
 }

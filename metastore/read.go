@@ -1,38 +1,60 @@
 package metastore
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/firnlog/firn/internal/kafka"
 	"github.com/firnlog/firn/metastore/command"
+	"github.com/firnlog/firn/metastore/image"
 	"github.com/firnlog/firn/metastore/state"
 )
 
-// HeadEntries lists a partition's segments in the manifest, in order of their offsets, as of now: at least what every
-// command that has been answered made of them. A partition that is not tiered has none; one that this node does not
-// know is an error, because "not known yet" must not be taken for "nothing is remote".
-func (s *Store) HeadEntries(tp kafka.TopicIDPartition) ([]command.SegmentEntry, error) {
+// Items gives a partition's tier state and the top level of its manifest, in order of offsets, both as of one moment:
+// at least what every command that has been answered made of them. The state is nil if tiering has not begun. A
+// partition that this node does not know is an error, because "not known yet" must not be taken for "nothing is remote".
+func (s *Store) Items(tp kafka.TopicIDPartition) (tier *image.TierState, items []command.Item, err error) {
 	if _, found := s.Image().PartitionByID(tp); !found {
-		return nil, fmt.Errorf("partition %s: %w", tp, kafka.UnknownTopicID)
+		return nil, nil, fmt.Errorf("partition %s: %w", tp, kafka.UnknownTopicID)
 	}
-	var entries []command.SegmentEntry
-	err := s.scanTier(partitionKey(keyHead, tp), func(_, value []byte) error {
-		entry, err := command.ParseSegmentEntry(value)
-		entries = append(entries, entry)
-		return err
-	})
+	s.machine.restoring.RLock()
+	frozen := s.options.State.Snapshot()
+	s.machine.restoring.RUnlock()
+	defer func() { err = errors.Join(err, frozen.Close()) }()
+	value, err := frozen.Get(state.SpaceTier, partitionKey(keyTier, tp))
+	if err == nil && value != nil {
+		tier, err = parseTier(value)
+	}
+	if err == nil {
+		err = frozen.Scan(state.SpaceTier, state.Prefix(partitionKey(keyHead, tp)), func(_, value []byte) error {
+			item, err := command.ParseItem(value)
+			items = append(items, item)
+			return err
+		})
+	}
 	if err != nil {
-		return nil, fmt.Errorf("read the manifest of %s: %w", tp, err)
+		return nil, nil, fmt.Errorf("read the manifest of %s: %w", tp, err)
 	}
-	return entries, nil
+	return tier, items, nil
+}
+
+// HeadEntries lists the segments among a partition's items.
+func (s *Store) HeadEntries(tp kafka.TopicIDPartition) ([]command.SegmentEntry, error) {
+	_, items, err := s.Items(tp)
+	var entries []command.SegmentEntry
+	for _, item := range items {
+		if entry, ok := item.(command.SegmentEntry); ok {
+			entries = append(entries, entry)
+		}
+	}
+	return entries, err
 }
 
 // Garbage lists what is or may be in the bucket and belongs to no log any more, in no particular order.
 func (s *Store) Garbage() ([]command.Garbage, error) {
 	var all []command.Garbage
 	err := s.scanTier([]byte{keyGarbage}, func(key, value []byte) error {
-		tp, upload := parseUpload(key)
-		garbage, err := parseGarbage(tp, upload, value)
+		garbage, err := parseGarbage(key, value)
 		all = append(all, garbage)
 		return err
 	})
@@ -52,6 +74,33 @@ func (s *Store) DeletedTopics() ([]command.DeletedTopic, error) {
 	})
 	if err != nil {
 		return nil, fmt.Errorf("list deleted topics: %w", err)
+	}
+	return all, nil
+}
+
+// Pins lists the ranges whose objects must be kept, in no particular order.
+func (s *Store) Pins() ([]command.Pin, error) {
+	var all []command.Pin
+	err := s.scanTier([]byte{keyPin}, func(_, value []byte) error {
+		pin, err := parsePin(value)
+		all = append(all, pin)
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("list pins: %w", err)
+	}
+	return all, nil
+}
+
+// Checkpoints lists the newest durable checkpoints, at most command.KeptCheckpoints, the oldest first.
+func (s *Store) Checkpoints() ([]command.Checkpoint, error) {
+	var all []command.Checkpoint
+	err := s.scanTier([]byte{keyCheckpoint}, func(key, _ []byte) error {
+		all = append(all, parseCheckpoint(key))
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("list checkpoints: %w", err)
 	}
 	return all, nil
 }

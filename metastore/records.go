@@ -10,16 +10,26 @@ import (
 )
 
 // The values under the keys of keys.go, in the building blocks of package command: a version byte, then the fields in
-// the order of the functions below. Numbers alone are 8 bytes, big endian.
-const recordVersion = 1
+// the order of the functions below. Numbers alone are 8 bytes, big endian. Topics, reservations, garbage and deleted
+// topics have gained fields and are written in a second version; the first is still read.
+const (
+	recordVersion  = 1
+	recordVersion2 = 2
+)
 
-// parseRecord reads a value with read, which takes the fields behind the version.
+// parseRecord reads a value of the first version with read, which takes the fields behind the version.
 func parseRecord[T any](what string, value []byte, read func(c *command.Cursor) T) (T, error) {
+	return parseVersions(what, value, recordVersion, func(c *command.Cursor, _ uint8) T { return read(c) })
+}
+
+// parseVersions reads a value of any version up to the newest.
+func parseVersions[T any](what string, value []byte, newest uint8, read func(*command.Cursor, uint8) T) (T, error) {
 	c := command.NewCursor(value)
-	if version := c.Uint8(); version != recordVersion {
+	version := c.Uint8()
+	if version < recordVersion || version > newest {
 		c.Fail(fmt.Sprintf("version %d is not known to this program", version))
 	}
-	record := read(&c)
+	record := read(&c, version)
 	if err := c.Finish(); err != nil {
 		var none T
 		return none, fmt.Errorf("%s in the state database: %w", what, err)
@@ -78,15 +88,20 @@ func imageEndpoints(endpoints []command.Endpoint) []image.Endpoint {
 }
 
 func encodeTopic(topic *image.Topic) []byte {
-	dst := []byte{recordVersion}
+	dst := []byte{recordVersion2}
 	dst = command.AppendString(dst, topic.Name)
 	dst = command.AppendBool(dst, topic.Internal)
-	return command.AppendConfigs(dst, topic.Configs)
+	dst = command.AppendConfigs(dst, topic.Configs)
+	return command.AppendUUIDs(dst, topic.Origins)
 }
 
 func parseTopic(id kafka.TopicID, value []byte) (*image.Topic, error) {
-	return parseRecord("a topic", value, func(c *command.Cursor) *image.Topic {
-		return &image.Topic{ID: id, Name: c.String(), Internal: c.Bool(), Configs: c.Configs()}
+	return parseVersions("a topic", value, recordVersion2, func(c *command.Cursor, version uint8) *image.Topic {
+		topic := &image.Topic{ID: id, Name: c.String(), Internal: c.Bool(), Configs: c.Configs()}
+		if version > recordVersion {
+			topic.Origins = c.UUIDs()
+		}
+		return topic
 	})
 }
 
@@ -113,11 +128,11 @@ func parsePartitionRecord(value []byte) (image.Partition, error) {
 	})
 }
 
-func encodeBrokerConfigs(configs map[string]string) []byte {
+func encodeConfigs(configs map[string]string) []byte {
 	return command.AppendConfigs([]byte{recordVersion}, configs)
 }
 
-func parseBrokerConfigs(value []byte) (map[string]string, error) {
+func parseConfigs(value []byte) (map[string]string, error) {
 	return parseRecord("settings", value, (*command.Cursor).Configs)
 }
 
@@ -143,34 +158,41 @@ func parseTier(value []byte) (*image.TierState, error) {
 // reservation is an upload id that may be committed until it lapses.
 type reservation struct {
 	leaderEpoch kafka.LeaderEpoch
-	remoteEnd   int64 // when it was made: an object under the id begins there or later
+	lowest      int64 // an object under the id begins there or later
 	deadlineMs  int64
+	rewrite     bool // the object may take the place of something, and be sealed
 }
 
 func (r reservation) encode() []byte {
-	dst := []byte{recordVersion}
+	dst := []byte{recordVersion2}
 	dst = binary.AppendVarint(dst, int64(r.leaderEpoch))
-	dst = binary.AppendVarint(dst, r.remoteEnd)
-	return binary.AppendVarint(dst, r.deadlineMs)
+	dst = binary.AppendVarint(dst, r.lowest)
+	dst = binary.AppendVarint(dst, r.deadlineMs)
+	return command.AppendBool(dst, r.rewrite)
 }
 
 func parseReservation(value []byte) (reservation, error) {
-	return parseRecord("a reservation", value, func(c *command.Cursor) reservation {
-		return reservation{leaderEpoch: c.LeaderEpoch(), remoteEnd: c.Int64(), deadlineMs: c.Int64()}
+	return parseVersions("a reservation", value, recordVersion2, func(c *command.Cursor, version uint8) reservation {
+		r := reservation{leaderEpoch: c.LeaderEpoch(), lowest: c.Int64(), deadlineMs: c.Int64()}
+		if version > recordVersion {
+			r.rewrite = c.Bool()
+		}
+		return r
 	})
 }
 
 func encodeGarbage(garbage command.Garbage) []byte {
-	dst := []byte{recordVersion, byte(garbage.Kind)}
-	dst = binary.AppendVarint(dst, int64(garbage.LeaderEpoch))
-	dst = binary.AppendVarint(dst, garbage.BaseOffset)
-	dst = binary.AppendVarint(dst, garbage.EndOffset)
-	dst = binary.AppendVarint(dst, garbage.ObjectBytes)
-	return binary.AppendVarint(dst, garbage.ElapsedMs)
+	return command.AppendGarbage([]byte{recordVersion2}, garbage)
 }
 
-func parseGarbage(tp kafka.TopicIDPartition, upload kafka.UUID, value []byte) (command.Garbage, error) {
-	return parseRecord("garbage", value, func(c *command.Cursor) command.Garbage {
+func parseGarbage(key, value []byte) (command.Garbage, error) {
+	tp, upload := parseUpload(key)
+	return parseVersions("garbage", value, recordVersion2, func(c *command.Cursor, version uint8) command.Garbage {
+		if version > recordVersion {
+			garbage := c.Garbage()
+			garbage.Partition = tp
+			return garbage
+		}
 		return command.Garbage{
 			Partition: tp, UploadID: upload, Kind: command.GarbageKind(c.Uint8()),
 			LeaderEpoch: c.LeaderEpoch(), BaseOffset: c.Int64(), EndOffset: c.Int64(),
@@ -180,13 +202,26 @@ func parseGarbage(tp kafka.TopicIDPartition, upload kafka.UUID, value []byte) (c
 }
 
 func encodeDeletedTopic(topic command.DeletedTopic) []byte {
-	dst := command.AppendString([]byte{recordVersion}, topic.Name)
+	dst := command.AppendString([]byte{recordVersion2}, topic.Name)
 	dst = binary.AppendVarint(dst, int64(topic.Partitions))
-	return binary.AppendVarint(dst, topic.ElapsedMs)
+	dst = binary.AppendVarint(dst, topic.ElapsedMs)
+	dst = binary.AppendUvarint(dst, topic.Index)
+	return command.AppendUUIDs(dst, topic.Origins)
 }
 
 func parseDeletedTopic(id kafka.TopicID, value []byte) (command.DeletedTopic, error) {
-	return parseRecord("a deleted topic", value, func(c *command.Cursor) command.DeletedTopic {
-		return command.DeletedTopic{ID: id, Name: c.String(), Partitions: c.Int32(), ElapsedMs: c.Int64()}
-	})
+	return parseVersions("a deleted topic", value, recordVersion2,
+		func(c *command.Cursor, version uint8) command.DeletedTopic {
+			topic := command.DeletedTopic{ID: id, Name: c.String(), Partitions: c.Int32(), ElapsedMs: c.Int64()}
+			if version > recordVersion {
+				topic.Index, topic.Origins = c.Uvarint(), c.UUIDs()
+			}
+			return topic
+		})
+}
+
+func encodePin(pin command.Pin) []byte { return command.AppendPin([]byte{recordVersion}, pin) }
+
+func parsePin(value []byte) (command.Pin, error) {
+	return parseRecord("a pin", value, (*command.Cursor).Pin)
 }

@@ -44,6 +44,7 @@ func sampleMachine(t testing.TB, db *state.DB) *machine {
 			{Name: "retention.ms", Value: &value},
 		}},
 		command.AlterConfigs{Resource: command.ResourceBroker, Ops: []command.ConfigOp{{Name: "a", Value: &value}}},
+		command.AlterConfigs{Resource: command.ResourceGroup, Name: "g", Ops: []command.ConfigOp{{Name: "b", Value: &value}}},
 		command.AllocateProducerIDs{Broker: 1, Count: 1000},
 		command.OpenTier{Partition: tp, Start: 5},
 		command.OpenTier{Partition: kafka.TopicIDPartition{ID: id("gone")}},
@@ -54,6 +55,23 @@ func sampleMachine(t testing.TB, db *state.DB) *machine {
 		command.CommitSegment{Partition: tp, Version: 2, Entry: next},
 		command.AdvanceStart{Partition: tp, Start: 10, ElapsedMs: 500},
 		command.DeleteTopic{ID: id("gone"), ElapsedMs: 600},
+		command.ReserveUploads{Partition: tp, UploadIDs: []kafka.UUID{id("l1")}, DeadlineMs: 1000, Rewrite: true, From: 9},
+		command.Seal{Partition: tp, Version: 4, Removed: []kafka.UUID{id("u2")}, Reference: command.Reference{
+			Level: command.LevelLeaf, BaseOffset: 9, EndOffset: 20, UploadID: id("l1"), Segments: 1, DataBytes: 100,
+			ObjectBytes: 120, SealedBytes: 200, Checksum: 7, MinTimestamp: 1, MaxTimestamp: 2, MaxTimestampOffset: 8,
+			FirstAppendedAt: 3, LastAppendedAt: 4,
+		}},
+		command.PinSnapshot{Pin: command.Pin{
+			ID: id("pin"), TopicID: id("t1"), Ranges: []command.PartitionRange{{Partition: 1, From: 10, To: 20}}, DeadlineMs: 900,
+		}},
+		command.CheckpointWritten{Checkpoint: command.Checkpoint{Index: 12, ID: id("ckpt")}},
+		command.RestoreTopics{Topics: []command.RestoredTopic{{
+			ID: id("old"), Name: "old", Origins: []kafka.UUID{id("before"), id("cluster")},
+			Partitions: []command.RestoredPartition{{
+				Replicas: []kafka.BrokerID{1}, Directories: []kafka.UUID{id("d1")}, LeaderEpoch: 40, Tiered: true,
+				Start: 5, End: 9, Version: 3, Bytes: 120, Segments: 1, Items: []command.Item{entry},
+			}},
+		}}},
 	} {
 		mustApply(t, m, cmd)
 	}
@@ -89,6 +107,33 @@ func TestTheStateAndItsSnapshotKeepTheirEncoding(t *testing.T) {
 	expectLoaded(t, restored, m.image)
 	if diff := cmp.Diff(dumpReplicated(t, db), dumpReplicated(t, restored)); diff != "" {
 		t.Errorf("the restored state (-original +restored):\n%s", diff)
+	}
+}
+
+// What an older program has left is read, too: records of the first version, without the fields that came later.
+func TestAStateOfAnOlderProgramIsRead(t *testing.T) {
+	golden, err := os.ReadFile(filepath.Join("testdata", "state-v1.golden"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, dump, _ := strings.Cut(string(golden), "snapshot\n")
+	db := openState(t, vfs.NewMem())
+	defer closeState(t, db)
+	if err := readSnapshot(bytes.NewReader(undump(t, dump)), db); err != nil {
+		t.Fatal(err)
+	}
+	m := newMachine(t, db)
+	topic, _ := m.image.Topic("flights")
+	if topic == nil || topic.Configs["retention.ms"] != "-1" || topic.Partitions[1].Tier.End != 20 {
+		t.Errorf("the image is\n%s", describe(m.image))
+	}
+	want := "deadline 1000 of t1:1 u3\ndeadline 1000 of t1:1 u4\ndeleted topic gone gone of 1 partitions, since 600\n" +
+		"garbage t1:1 u1: removed segment [5, 9) epoch 0, 120 bytes, since 500\n" +
+		"reserved t1:1 u3 epoch 0 at remote end 5 until 1000\nreserved t1:1 u4 epoch 0 at remote end 5 until 1000\n" +
+		"segment t1:1 [9, 20) epoch 0 upload u2\n" +
+		"state t1:1 {Start:10 End:20 LeaderEpoch:0 Version:4 Bytes:120 Segments:1}\n"
+	if diff := cmp.Diff(want, describeTier(t, db)); diff != "" {
+		t.Errorf("the tier (-want +got):\n%s", diff)
 	}
 }
 
@@ -264,9 +309,9 @@ func FuzzRecords(f *testing.F) {
 				t.Error(err)
 			}
 		}
-		_, _ = parseBrokerConfigs(value)
+		_, _ = parseConfigs(value)
 		_, _ = parseReservation(value)
-		_, _ = parseGarbage(kafka.TopicIDPartition{}, id("u"), value)
+		_, _ = parseGarbage(make([]byte, uploadKeySize), value)
 		_, _ = parseDeletedTopic(id("t"), value)
 	})
 }

@@ -177,7 +177,7 @@ func TestTheManifestAndGarbageCanBeRead(t *testing.T) {
 		n.propose(command.ReserveUploads{
 			Partition: tp, UploadIDs: []kafka.UUID{id("u0"), id("u1"), id("u2")}, DeadlineMs: 1000,
 		})
-		var want []command.SegmentEntry
+		var want []command.Item
 		for i := range 2 {
 			entry := command.SegmentEntry{
 				BaseOffset: int64(i) * 10, EndOffset: int64(i+1) * 10, UploadID: id(fmt.Sprint("u", i)),
@@ -186,9 +186,12 @@ func TestTheManifestAndGarbageCanBeRead(t *testing.T) {
 			want = append(want, entry)
 			n.propose(command.CommitSegment{Partition: tp, Version: int64(i + 1), Entry: entry})
 		}
-		got, err := n.store.HeadEntries(tp)
-		if diff := cmp.Diff(want, got); diff != "" || err != nil {
-			t.Errorf("the manifest (-want +got), %v:\n%s", err, diff)
+		tier, got, err := n.store.Items(tp)
+		if diff := cmp.Diff(want, got); diff != "" || err != nil || tier.Version != 3 || tier.End != 20 {
+			t.Errorf("the manifest at %+v (-want +got), %v:\n%s", tier, err, diff)
+		}
+		if _, _, err := n.store.Items(kafka.TopicIDPartition{ID: id("z")}); !errors.Is(err, kafka.UnknownTopicID) {
+			t.Errorf("the manifest of a topic that is not known: %v", err)
 		}
 		n.propose(command.AdvanceStart{Partition: tp, Start: 10, ElapsedMs: 500})
 		n.propose(command.LapseReservations{ElapsedMs: 1000})
@@ -196,18 +199,34 @@ func TestTheManifestAndGarbageCanBeRead(t *testing.T) {
 		wantGarbage := []command.Garbage{
 			{
 				Partition: tp, Kind: command.RemovedSegment, UploadID: id("u0"), EndOffset: 10, ObjectBytes: 100,
-				ElapsedMs: 500,
+				ElapsedMs: 500, Index: 11,
 			},
-			{Partition: tp, Kind: command.LapsedUpload, UploadID: id("u2"), EndOffset: -1, ElapsedMs: 1000},
+			{Partition: tp, Kind: command.LapsedUpload, UploadID: id("u2"), EndOffset: -1, ElapsedMs: 1000, Index: 12},
 		}
 		if diff := cmp.Diff(wantGarbage, garbage); diff != "" || err != nil {
 			t.Errorf("garbage (-want +got), %v:\n%s", err, diff)
 		}
 		n.propose(command.DeleteTopic{ID: id("b"), ElapsedMs: 2000})
 		topics, err := n.store.DeletedTopics()
-		wantTopics := []command.DeletedTopic{{ID: id("b"), Name: "b", Partitions: 1, ElapsedMs: 2000}}
+		wantTopics := []command.DeletedTopic{{ID: id("b"), Name: "b", Partitions: 1, ElapsedMs: 2000, Index: 13}}
 		if diff := cmp.Diff(wantTopics, topics); diff != "" || err != nil {
 			t.Errorf("deleted topics (-want +got), %v:\n%s", err, diff)
+		}
+		pin := command.Pin{
+			ID: id("p"), TopicID: id("a"), Ranges: []command.PartitionRange{{Partition: 0, From: 10, To: 20}}, DeadlineMs: 9000,
+		}
+		n.propose(command.PinSnapshot{Pin: pin})
+		pins, err := n.store.Pins()
+		if diff := cmp.Diff([]command.Pin{pin}, pins); diff != "" || err != nil {
+			t.Errorf("pins (-want +got), %v:\n%s", err, diff)
+		}
+		written := []command.Checkpoint{{Index: 5, ID: id("c1")}, {Index: 7, ID: id("c2")}}
+		for _, checkpoint := range written {
+			n.propose(command.CheckpointWritten{Checkpoint: checkpoint})
+		}
+		checkpoints, err := n.store.Checkpoints()
+		if diff := cmp.Diff(written, checkpoints); diff != "" || err != nil {
+			t.Errorf("checkpoints (-want +got), %v:\n%s", err, diff)
 		}
 	})
 }

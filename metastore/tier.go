@@ -1,7 +1,6 @@
 package metastore
 
 import (
-	"errors"
 	"fmt"
 
 	"github.com/firnlog/firn/internal/kafka"
@@ -82,7 +81,12 @@ func (t *transition) reserveUploads(cmd command.ReserveUploads) (any, error) {
 		return tier, err
 	}
 	t.observe(cmd.ElapsedMs)
-	reserved := reservation{leaderEpoch: cmd.LeaderEpoch, remoteEnd: tier.End, deadlineMs: cmd.DeadlineMs}
+	reserved := reservation{
+		leaderEpoch: cmd.LeaderEpoch, lowest: tier.End, deadlineMs: cmd.DeadlineMs, rewrite: cmd.Rewrite,
+	}
+	if cmd.Rewrite {
+		reserved.lowest = min(max(cmd.From, 0), tier.End)
+	}
 	for _, upload := range cmd.UploadIDs {
 		t.batch.Set(state.SpaceTier, uploadKey(keyReservation, cmd.Partition, upload), reserved.encode())
 		t.batch.Set(state.SpaceTier, deadlineKey(cmd.DeadlineMs, cmd.Partition, upload), nil)
@@ -122,18 +126,17 @@ func (t *transition) commitSegment(cmd command.CommitSegment) (any, error) {
 		return tier, fmt.Errorf("the segment's leader epoch %d is above the leader's %d: %w",
 			entry.LeaderEpoch, cmd.LeaderEpoch, kafka.InvalidRequest)
 	}
+	if err := t.checkOrigin(cmd.Partition, entry.Origin()); err != nil {
+		return tier, err
+	}
 	if cmd.Version != tier.Version || entry.BaseOffset != tier.End {
 		return tier, fmt.Errorf("segment [%d, %d) at version %d does not follow the remote end %d at version %d: %w",
 			entry.BaseOffset, entry.EndOffset, cmd.Version, tier.End, tier.Version, command.ErrTierMoved)
 	}
-	reserved, found := t.reservation(cmd.Partition, entry.UploadID)
-	if !found {
-		return tier, fmt.Errorf("upload id %s of partition %s: %w",
-			entry.UploadID, cmd.Partition, command.ErrUploadNotReserved)
+	if err := t.consume(cmd.Partition, entry.UploadID); err != nil {
+		return tier, err
 	}
-	t.consume(cmd.Partition, entry.UploadID, reserved)
-	// The head has no bound yet: sealing its oldest 64 entries into a leaf object, once it has 128, is a command of its
-	// own, and the entries' kind byte keeps the place of the reference that replaces them.
+	// The head has no bound here: the leader seals its oldest entries by and by, and must be able to go on when it cannot.
 	t.batch.Set(state.SpaceTier, headKey(cmd.Partition, entry.BaseOffset), entry.AppendTo(nil))
 	tier.End = entry.EndOffset
 	tier.Bytes += entry.ObjectBytes
@@ -151,10 +154,30 @@ func (t *transition) reservation(tp kafka.TopicIDPartition, upload kafka.UUID) (
 	return reserved, err == nil
 }
 
-// consume ends a reservation.
-func (t *transition) consume(tp kafka.TopicIDPartition, upload kafka.UUID, reserved reservation) {
-	t.batch.Delete(state.SpaceTier, uploadKey(keyReservation, tp, upload))
-	t.batch.Delete(state.SpaceTier, deadlineKey(reserved.deadlineMs, tp, upload))
+// consume ends the reservations of uploads, all of them or none.
+func (t *transition) consume(tp kafka.TopicIDPartition, uploads ...kafka.UUID) error {
+	deadlines := make([]int64, len(uploads))
+	for i, upload := range uploads {
+		reserved, found := t.reservation(tp, upload)
+		if !found {
+			return fmt.Errorf("upload id %s of partition %s: %w", upload, tp, command.ErrUploadNotReserved)
+		}
+		deadlines[i] = reserved.deadlineMs
+	}
+	for i, upload := range uploads {
+		t.batch.Delete(state.SpaceTier, uploadKey(keyReservation, tp, upload))
+		t.batch.Delete(state.SpaceTier, deadlineKey(deadlines[i], tp, upload))
+	}
+	return nil
+}
+
+// checkOrigin refuses an object that claims to be another cluster's: its key would lead nowhere.
+func (t *transition) checkOrigin(tp kafka.TopicIDPartition, origin int) error {
+	topic, _ := t.image.TopicByID(tp.ID)
+	if want := topic.Origin(); origin != want {
+		return fmt.Errorf("an object of %s has origin %d instead of %d: %w", tp, origin, want, kafka.InvalidRequest)
+	}
+	return nil
 }
 
 func (t *transition) advanceStart(cmd command.AdvanceStart) (any, error) {
@@ -162,49 +185,69 @@ func (t *transition) advanceStart(cmd command.AdvanceStart) (any, error) {
 	if err != nil || cmd.Start <= tier.Start {
 		return tier, err
 	}
-	elapsedMs := t.observe(cmd.ElapsedMs)
-	for _, entry := range t.entriesBelow(cmd.Partition, cmd.Start) {
-		t.batch.Delete(state.SpaceTier, headKey(cmd.Partition, entry.BaseOffset))
-		t.discard(command.Garbage{
-			Partition: cmd.Partition, Kind: command.RemovedSegment, UploadID: entry.UploadID,
-			LeaderEpoch: entry.LeaderEpoch, BaseOffset: entry.BaseOffset, EndOffset: entry.EndOffset,
-			ObjectBytes: entry.ObjectBytes, ElapsedMs: elapsedMs,
-		})
-		tier.Bytes -= entry.ObjectBytes
-		tier.Segments--
+	items := t.items(cmd.Partition)
+	gone := 0
+	for gone < len(items) && items[gone].Summary().EndOffset <= cmd.Start {
+		gone++
 	}
+	kept := items[gone:]
+	hidden := hiddenIn(items, tier)
+	if err := checkBelow(kept, cmd.Start, cmd.Below); err != nil {
+		return tier, err
+	}
+	if gone == 0 && cmd.Below.Segments < hidden.Segments {
+		return tier, fmt.Errorf("%d segments below %d, where %d have gone already, make no sense: %w",
+			cmd.Below.Segments, cmd.Start, hidden.Segments, kafka.InvalidRequest)
+	}
+	elapsedMs := t.observe(cmd.ElapsedMs)
+	for _, item := range items[:gone] {
+		t.batch.Delete(state.SpaceTier, headKey(cmd.Partition, item.Summary().BaseOffset))
+		t.discard(cmd.Partition, expired(item), elapsedMs)
+	}
+	newlyBelow := cmd.Below
+	if gone == 0 {
+		newlyBelow.Segments -= hidden.Segments
+		newlyBelow.Bytes -= hidden.Bytes
+	}
+	if newlyBelow.Segments > 0 {
+		t.discard(cmd.Partition, expiredPart(kept[0].(command.Reference), newlyBelow, tier.Start, cmd.Start), elapsedMs)
+	}
+	tier.Segments, tier.Bytes = totals(kept, cmd.Below)
 	tier.Start = cmd.Start
 	tier.End = max(tier.End, cmd.Start)
 	return t.setTier(cmd.Partition, cmd.LeaderEpoch, tier), nil
 }
 
-// errEnough ends a scan early.
-var errEnough = errors.New("enough")
-
-// entriesBelow lists the head entries that end at or before the offset. They are the first ones of the partition.
-func (t *transition) entriesBelow(tp kafka.TopicIDPartition, offset int64) []command.SegmentEntry {
-	var entries []command.SegmentEntry
-	head := state.Prefix(partitionKey(keyHead, tp))
-	err := t.batch.Scan(state.SpaceTier, head, func(_, value []byte) error {
-		entry, err := command.ParseSegmentEntry(value)
-		if err != nil {
-			return err
-		}
-		if entry.EndOffset > offset {
-			return errEnough
-		}
-		entries = append(entries, entry)
-		return nil
-	})
-	if !errors.Is(err, errEnough) {
-		t.note(err)
+// expired is what an item becomes that the log start has passed as a whole.
+func expired(item command.Item) command.Garbage {
+	s := item.Summary()
+	garbage := command.Garbage{
+		Kind: command.RemovedSegment, UploadID: s.UploadID, Origin: s.Origin(), LeaderEpoch: s.LeaderEpoch,
+		BaseOffset: s.BaseOffset, EndOffset: s.EndOffset, ObjectBytes: s.ObjectBytes,
 	}
-	return entries
+	if reference, sealed := item.(command.Reference); sealed {
+		garbage.Kind, garbage.Tree, garbage.Whole = command.ExpiredTree, reference, true
+		garbage.ObjectBytes += int64(reference.SealedBytes)
+	}
+	return garbage
 }
 
-func (t *transition) discard(garbage command.Garbage) {
-	key := uploadKey(keyGarbage, garbage.Partition, garbage.UploadID)
-	t.batch.Set(state.SpaceTier, key, encodeGarbage(garbage))
+// expiredPart is what goes of a reference when the log start moves inside it.
+func expiredPart(tree command.Reference, gone command.Below, oldStart, newStart int64) command.Garbage {
+	from := max(oldStart, tree.BaseOffset)
+	return command.Garbage{
+		Kind: command.ExpiredTree, UploadID: tree.UploadID, Origin: tree.Origin(), LeaderEpoch: tree.LeaderEpoch,
+		BaseOffset: from, EndOffset: newStart, ObjectBytes: gone.Bytes, Tree: tree, From: from, To: newStart,
+	}
+}
+
+// discard remembers a piece of garbage. A tree that goes as a whole includes the parts of it that have gone before.
+func (t *transition) discard(tp kafka.TopicIDPartition, garbage command.Garbage, elapsedMs int64) {
+	garbage.Partition, garbage.ElapsedMs, garbage.Index = tp, elapsedMs, t.index
+	if garbage.Kind == command.ExpiredTree && garbage.Whole {
+		t.batch.DeleteRange(state.SpaceTier, state.Prefix(uploadKey(keyGarbage, tp, garbage.UploadID)))
+	}
+	t.batch.Set(state.SpaceTier, garbageKey(garbage.Object()), encodeGarbage(garbage))
 }
 
 func (t *transition) lapseReservations(cmd command.LapseReservations) (any, error) {
@@ -218,12 +261,17 @@ func (t *transition) lapseReservations(cmd command.LapseReservations) (any, erro
 			continue // its topic is deleted
 		}
 		t.batch.Delete(state.SpaceTier, uploadKey(keyReservation, tp, upload))
-		t.discard(command.Garbage{
-			Partition: tp, Kind: command.LapsedUpload, UploadID: upload, LeaderEpoch: reserved.leaderEpoch,
-			BaseOffset: reserved.remoteEnd, EndOffset: -1, ElapsedMs: elapsedMs,
-		})
+		garbage := command.Garbage{
+			Kind: command.LapsedUpload, UploadID: upload, LeaderEpoch: reserved.leaderEpoch,
+			BaseOffset: reserved.lowest, EndOffset: -1,
+		}
+		if reserved.rewrite {
+			garbage.Kind = command.LapsedRewrite
+		}
+		t.discard(tp, garbage, elapsedMs)
 		lapsed.Uploads++
 	}
+	t.lapsePins(elapsedMs)
 	return lapsed, nil
 }
 
@@ -243,7 +291,7 @@ func (t *transition) deadlinesUpTo(elapsedMs int64) [][]byte {
 
 func (t *transition) collected(cmd command.Collected) {
 	for _, object := range cmd.Objects {
-		t.batch.Delete(state.SpaceTier, uploadKey(keyGarbage, object.Partition, object.UploadID))
+		t.batch.Delete(state.SpaceTier, garbageKey(object))
 	}
 }
 

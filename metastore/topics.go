@@ -21,11 +21,8 @@ func (t *transition) createTopics(cmd command.CreateTopics) []command.TopicResul
 }
 
 func (t *transition) createTopic(new command.NewTopic) error {
-	if err := t.image.CheckNewTopicName(new.Name); err != nil {
+	if err := t.checkNewTopic(new.Name, new.ID); err != nil {
 		return err
-	}
-	if _, taken := t.image.TopicByID(new.ID); taken || new.ID.IsZero() || t.isDeleted(new.ID) {
-		return fmt.Errorf("topic id %s is not a new one: %w", new.ID, kafka.InvalidRequest)
 	}
 	if len(new.Partitions) == 0 {
 		return fmt.Errorf("topic %q needs at least one partition: %w", new.Name, kafka.InvalidPartitions)
@@ -40,6 +37,16 @@ func (t *transition) createTopic(new command.NewTopic) error {
 	}
 	t.setTopic(topic)
 	t.delta.TopicsCreated = append(t.delta.TopicsCreated, topic)
+	return nil
+}
+
+func (t *transition) checkNewTopic(name string, id kafka.TopicID) error {
+	if err := t.image.CheckNewTopicName(name); err != nil {
+		return err
+	}
+	if _, taken := t.image.TopicByID(id); taken || id.IsZero() || t.isDeleted(id) {
+		return fmt.Errorf("topic id %s is not a new one: %w", id, kafka.InvalidRequest)
+	}
 	return nil
 }
 
@@ -112,6 +119,7 @@ func (t *transition) dropTier(topic *image.Topic, elapsedMs int64) {
 	}
 	marker := command.DeletedTopic{
 		ID: topic.ID, Name: topic.Name, Partitions: int32(len(topic.Partitions)), ElapsedMs: elapsedMs,
+		Index: t.index, Origins: topic.Origins,
 	}
 	t.batch.Set(state.SpaceTier, topicKey(keyDeletedTopic, topic.ID), encodeDeletedTopic(marker))
 }
@@ -153,7 +161,18 @@ func (t *transition) alterConfigs(cmd command.AlterConfigs) error {
 		if _, err := strconv.ParseInt(cmd.Name, 10, 32); err != nil && cmd.Name != "" {
 			return fmt.Errorf("%q is not a broker id: %w", cmd.Name, kafka.InvalidRequest)
 		}
-		t.setBrokerConfigs(cmd.Name, alter(t.image.BrokerConfig(cmd.Name), cmd.Ops))
+		configs := alter(t.image.BrokerConfig(cmd.Name), cmd.Ops)
+		t.image = t.image.WithBrokerConfig(cmd.Name, configs)
+		t.setConfigs(keyBrokerConfig, cmd.Name, configs)
+	case command.ResourceGroup:
+		if cmd.Name == "" {
+			return fmt.Errorf("a group has a name: %w", kafka.InvalidRequest)
+		}
+		configs := alter(t.image.GroupConfig(cmd.Name), cmd.Ops)
+		t.image = t.image.WithGroupConfig(cmd.Name, configs)
+		t.setConfigs(keyGroupConfig, cmd.Name, configs)
+		t.delta.GroupConfigsChanged = append(t.delta.GroupConfigsChanged, cmd.Name)
+		return nil
 	default:
 		return fmt.Errorf("resource type %d has no settings: %w", cmd.Resource, kafka.InvalidRequest)
 	}
@@ -162,14 +181,14 @@ func (t *transition) alterConfigs(cmd command.AlterConfigs) error {
 	return nil
 }
 
-func (t *transition) setBrokerConfigs(name string, configs map[string]string) {
-	t.image = t.image.WithBrokerConfig(name, configs)
-	key := append([]byte{keyBrokerConfig}, name...)
+// setConfigs writes the settings of a broker or a group to the batch.
+func (t *transition) setConfigs(kind byte, name string, configs map[string]string) {
+	key := append([]byte{kind}, name...)
 	if len(configs) == 0 {
 		t.batch.Delete(state.SpaceMetadata, key)
 		return
 	}
-	t.batch.Set(state.SpaceMetadata, key, encodeBrokerConfigs(configs))
+	t.batch.Set(state.SpaceMetadata, key, encodeConfigs(configs))
 }
 
 // alter gives a map with the operations done; nil if nothing is left.

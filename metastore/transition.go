@@ -38,6 +38,18 @@ func (t *transition) apply(cmd command.Command) (result any, refusal error) {
 		return nil, t.alterConfigs(cmd)
 	case command.BumpLeaderEpochs:
 		return t.bumpLeaderEpochs(cmd), nil
+	case command.RestoreTopics:
+		return t.restoreTopics(cmd), nil
+	case command.SetNextProducerID:
+		return t.setNextProducerID(cmd)
+	default:
+		return t.applyTier(cmd)
+	}
+}
+
+// applyTier runs a command about what is in the bucket.
+func (t *transition) applyTier(cmd command.Command) (result any, refusal error) {
+	switch cmd := cmd.(type) {
 	case command.OpenTier:
 		return t.openTier(cmd)
 	case command.ReserveUploads:
@@ -46,6 +58,19 @@ func (t *transition) apply(cmd command.Command) (result any, refusal error) {
 		return t.commitSegment(cmd)
 	case command.AdvanceStart:
 		return t.advanceStart(cmd)
+	case command.Seal:
+		return t.seal(cmd)
+	case command.ReplaceRange:
+		return t.replaceRange(cmd)
+	case command.PinSnapshot:
+		return nil, t.pinSnapshot(cmd)
+	case command.ExtendPin:
+		return nil, t.extendPin(cmd)
+	case command.Unpin:
+		t.batch.Delete(state.SpaceTier, pinKey(cmd.ID))
+		return nil, nil
+	case command.CheckpointWritten:
+		return nil, t.checkpointWritten(cmd)
 	case command.LapseReservations:
 		return t.lapseReservations(cmd)
 	case command.Collected:
@@ -123,4 +148,15 @@ func (t *transition) allocateProducerIDs(cmd command.AllocateProducerIDs) (any, 
 	t.image = t.image.With(func(next *image.Image) { next.NextProducerID = block.End })
 	t.batch.Set(state.SpaceMetadata, []byte{keyNextProducer}, encodeNumber(block.End))
 	return block, nil
+}
+
+func (t *transition) setNextProducerID(cmd command.SetNextProducerID) (any, error) {
+	if cmd.AtLeast < 0 {
+		return nil, fmt.Errorf("%d is not a producer id: %w", cmd.AtLeast, kafka.InvalidRequest)
+	}
+	if cmd.AtLeast > t.image.NextProducerID {
+		t.image = t.image.With(func(next *image.Image) { next.NextProducerID = cmd.AtLeast })
+		t.batch.Set(state.SpaceMetadata, []byte{keyNextProducer}, encodeNumber(cmd.AtLeast))
+	}
+	return t.image.NextProducerID, nil
 }

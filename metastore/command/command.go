@@ -24,6 +24,14 @@ const (
 	TypeCollected           Type = 13
 	TypeTopicCollected      Type = 14
 	TypeLapseReservations   Type = 15
+	TypeSeal                Type = 16
+	TypeReplaceRange        Type = 17
+	TypePinSnapshot         Type = 18
+	TypeExtendPin           Type = 19
+	TypeUnpin               Type = 20
+	TypeCheckpointWritten   Type = 21
+	TypeRestoreTopics       Type = 22
+	TypeSetNextProducerID   Type = 23
 )
 
 // String is the command's name, as in metrics and log lines.
@@ -44,6 +52,14 @@ func (t Type) String() string {
 		TypeCollected:           "collected",
 		TypeTopicCollected:      "topic_collected",
 		TypeLapseReservations:   "lapse_reservations",
+		TypeSeal:                "seal",
+		TypeReplaceRange:        "replace_range",
+		TypePinSnapshot:         "pin_snapshot",
+		TypeExtendPin:           "extend_pin",
+		TypeUnpin:               "unpin",
+		TypeCheckpointWritten:   "checkpoint_written",
+		TypeRestoreTopics:       "restore_topics",
+		TypeSetNextProducerID:   "set_next_producer_id",
 	}
 	if int(t) < len(names) && names[t] != "" {
 		return names[t]
@@ -51,9 +67,21 @@ func (t Type) String() string {
 	return fmt.Sprintf("type %d", uint8(t))
 }
 
-// version1 is the body layout that every command has today. A command that gains a field gets a version 2 and keeps
-// decoding version 1, since old entries may be replayed.
-const version1 = 1
+// The versions of body layouts. A command that gains a field gets a version 2 and keeps decoding version 1, since old
+// entries may be replayed.
+const (
+	version1 = 1
+	version2 = 2
+)
+
+// bodyVersion is the version that a command's body is written in; older ones are read, too.
+func (t Type) bodyVersion() uint8 {
+	switch t {
+	case TypeReserveUploads, TypeAdvanceStart, TypeCollected:
+		return version2
+	}
+	return version1
+}
 
 // Command is one entry of the metadata log: exactly the structs of this package, passed by value.
 type Command interface {
@@ -64,7 +92,7 @@ type Command interface {
 
 // Encode gives the bytes of the log entry: type, version, body.
 func Encode(cmd Command) []byte {
-	return cmd.appendBody([]byte{byte(cmd.Type()), version1})
+	return cmd.appendBody([]byte{byte(cmd.Type()), cmd.Type().bodyVersion()})
 }
 
 // UnknownError says that a committed entry was written by a newer program. It must stop the state machine: skipping
@@ -87,10 +115,10 @@ func Decode(data []byte) (Command, error) {
 	if c.err != nil {
 		return nil, c.err
 	}
-	if version != version1 {
+	if version < version1 || version > kind.bodyVersion() {
 		return nil, &UnknownError{Type: kind, Version: version}
 	}
-	cmd := readBody(kind, &c)
+	cmd := readBody(kind, version, &c)
 	if cmd == nil {
 		return nil, &UnknownError{Type: kind, Version: version}
 	}
@@ -100,7 +128,7 @@ func Decode(data []byte) (Command, error) {
 	return cmd, nil
 }
 
-func readBody(kind Type, c *Cursor) Command {
+func readBody(kind Type, version uint8, c *Cursor) Command {
 	switch kind {
 	case TypeInitCluster:
 		return InitCluster{ClusterID: c.UUID()}
@@ -118,22 +146,43 @@ func readBody(kind Type, c *Cursor) Command {
 		return BumpLeaderEpochs{Broker: c.Broker()}
 	case TypeAllocateProducerIDs:
 		return AllocateProducerIDs{Broker: c.Broker(), Count: c.Int32()}
+	case TypeRestoreTopics:
+		return RestoreTopics{Topics: readList(c, minRestoredTopicBytes, readRestoredTopic)}
+	case TypeSetNextProducerID:
+		return SetNextProducerID{AtLeast: c.Int64()}
+	default:
+		return readTierBody(kind, version, c)
+	}
+}
+
+func readTierBody(kind Type, version uint8, c *Cursor) Command {
+	switch kind {
 	case TypeOpenTier:
 		return OpenTier{Partition: c.Partition(), LeaderEpoch: c.LeaderEpoch(), Start: c.Int64()}
 	case TypeReserveUploads:
-		return readReserveUploads(c)
+		return readReserveUploads(c, version)
 	case TypeCommitSegment:
 		return readCommitSegment(c)
 	case TypeAdvanceStart:
-		return AdvanceStart{
-			Partition: c.Partition(), LeaderEpoch: c.LeaderEpoch(), Start: c.Int64(), ElapsedMs: c.Int64(),
-		}
+		return readAdvanceStart(c, version)
 	case TypeCollected:
-		return Collected{Objects: readList(c, minCollectedBytes, readCollectedObject)}
+		return readCollected(c, version)
 	case TypeTopicCollected:
 		return TopicCollected{TopicID: c.UUID()}
 	case TypeLapseReservations:
 		return LapseReservations{ElapsedMs: c.Int64()}
+	case TypeSeal:
+		return readSeal(c)
+	case TypeReplaceRange:
+		return readReplaceRange(c)
+	case TypePinSnapshot:
+		return PinSnapshot{Pin: c.Pin(), ElapsedMs: c.Int64()}
+	case TypeExtendPin:
+		return ExtendPin{ID: c.UUID(), DeadlineMs: c.Int64(), ElapsedMs: c.Int64()}
+	case TypeUnpin:
+		return Unpin{ID: c.UUID()}
+	case TypeCheckpointWritten:
+		return readCheckpointWritten(c)
 	default:
 		return nil
 	}

@@ -7,11 +7,26 @@ import (
 	"github.com/firnlog/firn/internal/kafka"
 )
 
-// SegmentFlags are properties of a segment object that a reader must know before it fetches the tail.
+// SegmentFlags are properties of a segment object that a reader must know before it fetches the tail. The high byte is
+// no flag but the origin: which of the clusters that ever wrote objects of the topic has put this one, as an index into
+// image.Topic.Origins. Keys begin with the cluster's id.
 type SegmentFlags uint16
 
-// HasAbortedTransactions: the tail lists aborted transactions that overlap the range.
-const HasAbortedTransactions SegmentFlags = 1 << 0
+const (
+	// HasAbortedTransactions: the tail lists aborted transactions that overlap the range; of a reference: the tail of
+	// one of its segments does.
+	HasAbortedTransactions SegmentFlags = 1 << 0
+
+	originShift = 8
+	// MaxOrigins bounds the clusters that a topic may have come from: their index is one byte.
+	MaxOrigins = 1 << originShift
+)
+
+func (f SegmentFlags) origin() int { return int(f >> originShift) }
+
+func (f SegmentFlags) withOrigin(origin int) SegmentFlags {
+	return f&(1<<originShift-1) | SegmentFlags(origin)<<originShift
+}
 
 // SegmentEntry describes one segment object in the manifest: what range of the log it answers for and what retention
 // and look-ups need to know without reading it. Times are Unix milliseconds, −1 unknown.
@@ -31,12 +46,31 @@ type SegmentEntry struct {
 	Flags              SegmentFlags
 }
 
+// Origin is the index, in the topic's list, of the cluster that has put the object.
+func (e SegmentEntry) Origin() int { return e.Flags.origin() }
+
+// WithOrigin gives the entry with another origin, which must be below MaxOrigins.
+func (e SegmentEntry) WithOrigin(origin int) SegmentEntry {
+	e.Flags = e.Flags.withOrigin(origin)
+	return e
+}
+
+// Summary implements Item.
+func (e SegmentEntry) Summary() Summary {
+	return Summary{
+		BaseOffset: e.BaseOffset, EndOffset: e.EndOffset, LeaderEpoch: e.LeaderEpoch, UploadID: e.UploadID, Flags: e.Flags,
+		Segments: 1, DataBytes: e.DataBytes, ObjectBytes: e.ObjectBytes,
+		MinTimestamp: e.MinTimestamp, MaxTimestamp: e.MaxTimestamp, MaxTimestampOffset: e.MaxTimestampOffset,
+		FirstAppendedAt: e.FirstAppendedAt, LastAppendedAt: e.LastAppendedAt,
+	}
+}
+
 // A manifest entry has a fixed size, big endian, so that a leaf of them can be searched in place:
 //
 //	position  size  field
 //	       0     1  version, 1
-//	       1     1  kind: 1 segment; 2 leaf and 3 node are kept for references to sealed parts of the manifest
-//	       2     2  flags
+//	       1     1  kind: 1 segment (2 leaf and 3 node are references, which are longer)
+//	       2     2  origin (high byte), flags (low byte): 1 aborted transactions
 //	       4     4  leader epoch
 //	       8     8  base offset
 //	      16     8  end offset (exclusive)
@@ -52,13 +86,13 @@ type SegmentEntry struct {
 const (
 	SegmentEntrySize = 100
 
-	entryVersion     = 1
-	entryKindSegment = 1
+	entryVersion = 1
+	kindSegment  = 1
 )
 
 // AppendTo appends the entry's 100 bytes.
 func (e SegmentEntry) AppendTo(dst []byte) []byte {
-	dst = append(dst, entryVersion, entryKindSegment)
+	dst = append(dst, entryVersion, kindSegment)
 	dst = binary.BigEndian.AppendUint16(dst, uint16(e.Flags))
 	dst = binary.BigEndian.AppendUint32(dst, uint32(e.LeaderEpoch))
 	dst = binary.BigEndian.AppendUint64(dst, uint64(e.BaseOffset))
@@ -74,30 +108,21 @@ func (e SegmentEntry) AppendTo(dst []byte) []byte {
 	return binary.BigEndian.AppendUint64(dst, uint64(e.LastAppendedAt))
 }
 
-// ParseSegmentEntry reads the 100 bytes of an entry.
-func ParseSegmentEntry(data []byte) (SegmentEntry, error) {
-	c := NewCursor(data)
-	entry := c.segmentEntry()
-	err := c.Finish()
-	if err == nil {
-		err = entry.Validate()
-	}
-	if err != nil {
-		return SegmentEntry{}, fmt.Errorf("segment entry: %w", err)
-	}
-	return entry, nil
-}
-
 // segmentEntry does not validate: a command in the log must decode in every version, and is refused when it is applied.
 func (c *Cursor) segmentEntry() SegmentEntry {
 	data := c.take(SegmentEntrySize)
 	if data == nil {
 		return SegmentEntry{}
 	}
-	if data[0] != entryVersion || data[1] != entryKindSegment {
+	if data[0] != entryVersion || data[1] != kindSegment {
 		c.Fail(fmt.Sprintf("manifest entry of version %d and kind %d is not known to this program", data[0], data[1]))
 		return SegmentEntry{}
 	}
+	return readEntry(data)
+}
+
+// readEntry takes the fields out of an entry's bytes, whatever its kind.
+func readEntry(data []byte) SegmentEntry {
 	number := func(position int) int64 { return int64(binary.BigEndian.Uint64(data[position:])) }
 	return SegmentEntry{
 		Flags:              SegmentFlags(binary.BigEndian.Uint16(data[2:])),

@@ -11,12 +11,14 @@ import (
 // UnknownTopicID). A refused command has changed nothing, and its result is the current image.TierState.
 var (
 	// ErrTierMoved: the tier state is not the one the proposer saw. Read it again; after an unknown outcome, look for
-	// the own upload id among the head entries.
+	// the own upload id among the items of the manifest.
 	ErrTierMoved = fmt.Errorf("the tier state has moved on: %w", kafka.OperationNotAttempted)
 	// ErrUploadNotReserved: the upload id was never reserved for this partition, is committed already, or has lapsed.
 	ErrUploadNotReserved = fmt.Errorf("the upload id is not reserved: %w", kafka.OperationNotAttempted)
 	// ErrTierNotOpen: tiering has not begun for this partition.
 	ErrTierNotOpen = fmt.Errorf("the partition is not tiered: %w", kafka.OperationNotAttempted)
+	// ErrNoPin: the pin has lapsed, or was ended, or never was.
+	ErrNoPin = fmt.Errorf("there is no such pin: %w", kafka.OperationNotAttempted)
 )
 
 // OpenTier begins tiering of a partition: its remote range is empty, [Start, Start). Start is its log start offset.
@@ -46,6 +48,10 @@ type ReserveUploads struct {
 	UploadIDs   []kafka.UUID
 	ElapsedMs   int64
 	DeadlineMs  int64 // elapsed time at which the ids lapse; an upload's own hard deadline is earlier
+	// Rewrite is set for ids of what takes the place of something: sealed parts of the manifest and rewritten segments,
+	// which begin at From or later. Others begin at the remote end.
+	Rewrite bool
+	From    int64
 }
 
 // Type is TypeReserveUploads.
@@ -55,22 +61,28 @@ func (c ReserveUploads) appendBody(dst []byte) []byte {
 	dst = appendTierTarget(dst, c.Partition, c.LeaderEpoch)
 	dst = AppendUUIDs(dst, c.UploadIDs)
 	dst = binary.AppendVarint(dst, c.ElapsedMs)
-	return binary.AppendVarint(dst, c.DeadlineMs)
+	dst = binary.AppendVarint(dst, c.DeadlineMs)
+	dst = AppendBool(dst, c.Rewrite)
+	return binary.AppendVarint(dst, c.From)
 }
 
-func readReserveUploads(c *Cursor) Command {
-	return ReserveUploads{
+func readReserveUploads(c *Cursor, version uint8) Command {
+	cmd := ReserveUploads{
 		Partition:   c.Partition(),
 		LeaderEpoch: c.LeaderEpoch(),
 		UploadIDs:   c.UUIDs(),
 		ElapsedMs:   c.Int64(),
 		DeadlineMs:  c.Int64(),
 	}
+	if version > version1 {
+		cmd.Rewrite, cmd.From = c.Bool(), c.Int64()
+	}
+	return cmd
 }
 
 // CommitSegment makes an uploaded object part of the log. It is accepted only if LeaderEpoch is the current one,
-// Version is the tier state's, Entry.BaseOffset is the remote end, and Entry.UploadID is still reserved for this
-// partition; the commit consumes the reservation. The result is the image.TierState, with or without an error.
+// Version is the tier state's, Entry.BaseOffset is the remote end, the entry's origin is the topic's newest, and
+// Entry.UploadID is still reserved for this partition; the commit consumes the reservation. The result is the image.TierState, with or without an error.
 type CommitSegment struct {
 	Partition   kafka.TopicIDPartition
 	LeaderEpoch kafka.LeaderEpoch
@@ -98,12 +110,14 @@ func readCommitSegment(c *Cursor) Command {
 
 // AdvanceStart moves the start of the log: retention, or DeleteRecords. Segments wholly below it leave the manifest
 // and wait to be collected. A start past the remote end moves the end too, since nothing is remote above it; one that
-// is not above the current start changes nothing. The result is the image.TierState.
+// is not above the current start changes nothing. A start inside a reference must come with what is Below it, and is
+// refused with ErrTierMoved if that is another reference by now. The result is the image.TierState.
 type AdvanceStart struct {
 	Partition   kafka.TopicIDPartition
 	LeaderEpoch kafka.LeaderEpoch
 	Start       int64
 	ElapsedMs   int64
+	Below       Below
 }
 
 // Type is TypeAdvanceStart.
@@ -112,11 +126,22 @@ func (AdvanceStart) Type() Type { return TypeAdvanceStart }
 func (c AdvanceStart) appendBody(dst []byte) []byte {
 	dst = appendTierTarget(dst, c.Partition, c.LeaderEpoch)
 	dst = binary.AppendVarint(dst, c.Start)
-	return binary.AppendVarint(dst, c.ElapsedMs)
+	dst = binary.AppendVarint(dst, c.ElapsedMs)
+	return appendBelow(dst, c.Below)
+}
+
+func readAdvanceStart(c *Cursor, version uint8) Command {
+	cmd := AdvanceStart{
+		Partition: c.Partition(), LeaderEpoch: c.LeaderEpoch(), Start: c.Int64(), ElapsedMs: c.Int64(),
+	}
+	if version > version1 {
+		cmd.Below = readBelow(c)
+	}
+	return cmd
 }
 
 // LapseReservations ends every reservation whose deadline is at or before ElapsedMs: it becomes garbage, and can never
-// be committed any more. The result is a ReservationsLapsed.
+// be committed any more. Pins end likewise. The result is a ReservationsLapsed.
 type LapseReservations struct {
 	ElapsedMs int64
 }
@@ -133,10 +158,11 @@ func (c LapseReservations) appendBody(dst []byte) []byte {
 	return binary.AppendVarint(dst, c.ElapsedMs)
 }
 
-// CollectedObject names one piece of garbage that is gone from the bucket.
+// CollectedObject names one piece of garbage that is gone from the bucket: Garbage.Object.
 type CollectedObject struct {
 	Partition kafka.TopicIDPartition
 	UploadID  kafka.UUID
+	To        int64 // of a part of a tree; else 0
 }
 
 // minCollectedBytes: topic id, a one-byte partition, upload id.
@@ -156,12 +182,19 @@ func (c Collected) appendBody(dst []byte) []byte {
 	for _, object := range c.Objects {
 		dst = AppendPartition(dst, object.Partition)
 		dst = append(dst, object.UploadID[:]...)
+		dst = binary.AppendVarint(dst, object.To)
 	}
 	return dst
 }
 
-func readCollectedObject(c *Cursor) CollectedObject {
-	return CollectedObject{Partition: c.Partition(), UploadID: c.UUID()}
+func readCollected(c *Cursor, version uint8) Command {
+	return Collected{Objects: readList(c, minCollectedBytes, func(c *Cursor) CollectedObject {
+		object := CollectedObject{Partition: c.Partition(), UploadID: c.UUID()}
+		if version > version1 {
+			object.To = c.Int64()
+		}
+		return object
+	})}
 }
 
 // TopicCollected forgets a deleted topic once nothing of it is left in the bucket. It has no result beyond the error.

@@ -120,6 +120,7 @@ type ResourceType int8
 const (
 	ResourceTopic  ResourceType = 2
 	ResourceBroker ResourceType = 4
+	ResourceGroup  ResourceType = 32
 )
 
 // ConfigOp sets one setting, or deletes it if Value is nil. Lists that a client appends to or subtracts from are
@@ -134,7 +135,7 @@ type ConfigOp struct {
 // machine must not.
 type AlterConfigs struct {
 	Resource ResourceType
-	Name     string // of the topic, or the broker id; "" is the default of all brokers
+	Name     string // of the topic or group, or the broker id; "" is the default of all brokers
 	Ops      []ConfigOp
 }
 

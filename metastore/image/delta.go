@@ -19,14 +19,17 @@ type Delta struct {
 	TopicsDeleted     []*Topic                 // as they were before
 	PartitionsChanged []kafka.TopicIDPartition // new (of new topics, too), or another leader, epoch, replicas or ISR
 	ConfigsChanged    []ConfigResource
-	TierChanged       []kafka.TopicIDPartition
-	BrokersChanged    []kafka.BrokerID
-	ControllerChanged bool
+	// GroupConfigsChanged are the groups that got other settings: nobody but the group coordinator cares.
+	GroupConfigsChanged []string
+	TierChanged         []kafka.TopicIDPartition
+	BrokersChanged      []kafka.BrokerID
+	ControllerChanged   bool
 }
 
 // Empty tells whether nothing changed that a watcher could care about.
 func (d *Delta) Empty() bool {
 	return !d.Reset && !d.ControllerChanged &&
 		len(d.TopicsCreated) == 0 && len(d.TopicsDeleted) == 0 && len(d.PartitionsChanged) == 0 &&
-		len(d.ConfigsChanged) == 0 && len(d.TierChanged) == 0 && len(d.BrokersChanged) == 0
+		len(d.ConfigsChanged) == 0 && len(d.GroupConfigsChanged) == 0 && len(d.TierChanged) == 0 &&
+		len(d.BrokersChanged) == 0
 }

@@ -47,15 +47,28 @@ func (i *Image) WithBroker(broker *Broker) *Image {
 // WithBrokerConfig replaces the dynamic settings of one broker or, under "", of all. An empty map removes them.
 func (i *Image) WithBrokerConfig(name string, configs map[string]string) *Image {
 	next := *i
-	next.brokerConfigs = maps.Clone(i.brokerConfigs)
-	if next.brokerConfigs == nil {
-		next.brokerConfigs = make(map[string]map[string]string)
-	}
-	next.brokerConfigs[name] = configs
-	if len(configs) == 0 {
-		delete(next.brokerConfigs, name)
-	}
+	next.brokerConfigs = withConfigs(i.brokerConfigs, name, configs)
 	return &next
+}
+
+// WithGroupConfig replaces the settings of a group. An empty map removes them.
+func (i *Image) WithGroupConfig(group string, configs map[string]string) *Image {
+	next := *i
+	next.groupConfigs = withConfigs(i.groupConfigs, group, configs)
+	return &next
+}
+
+func withConfigs(all map[string]map[string]string, name string, configs map[string]string,
+) map[string]map[string]string {
+	next := maps.Clone(all)
+	if next == nil {
+		next = make(map[string]map[string]string)
+	}
+	next[name] = configs
+	if len(configs) == 0 {
+		delete(next, name)
+	}
+	return next
 }
 
 // WithPartitions gives a copy of the topic with its own slice of partitions, of which change may replace elements or

@@ -22,6 +22,7 @@ type Image struct {
 	byName        *radix.Tree // normalised name → *Topic
 	byID          *radix.Tree // topic id → *Topic
 	brokerConfigs map[string]map[string]string
+	groupConfigs  map[string]map[string]string
 }
 
 // Endpoint is an advertised address of a broker.
@@ -55,6 +56,20 @@ type Topic struct {
 	Internal   bool
 	Configs    map[string]string // only what was set for this topic
 	Partitions []Partition
+	// Origins are the clusters that have ever written objects of the topic, this one at the end: a restored topic goes on
+	// with the objects of its predecessors. Empty means just this cluster.
+	Origins []kafka.UUID
+}
+
+// Origin is the index in Origins of what this cluster writes.
+func (t *Topic) Origin() int { return max(len(t.Origins)-1, 0) }
+
+// OriginID is the cluster that has written an object of the given origin; own is the id of this cluster.
+func (t *Topic) OriginID(own kafka.UUID, origin int) kafka.UUID {
+	if origin < 0 || origin >= len(t.Origins) {
+		return own
+	}
+	return t.Origins[origin]
 }
 
 // Partition is where a partition's replicas are and who leads them.
@@ -186,3 +201,9 @@ func (i *Image) BrokerConfig(name string) map[string]string { return i.brokerCon
 
 // BrokerConfigNames yields the names that have dynamic settings, in order.
 func (i *Image) BrokerConfigNames() []string { return slices.Sorted(maps.Keys(i.brokerConfigs)) }
+
+// GroupConfig gives the settings of a group. The map is nil if there are none, and must not be changed.
+func (i *Image) GroupConfig(group string) map[string]string { return i.groupConfigs[group] }
+
+// GroupConfigNames yields the groups that have settings of their own, in order; they need not exist.
+func (i *Image) GroupConfigNames() []string { return slices.Sorted(maps.Keys(i.groupConfigs)) }

@@ -84,11 +84,12 @@ func TestAnImageDoesNotChangeWhenTheNextIsMade(t *testing.T) {
 		WithBroker(&Broker{ID: 1}).
 		WithBroker(&Broker{ID: 2, Epoch: 9}).
 		WithBrokerConfig("", map[string]string{"x": "y"}).
+		WithGroupConfig("", map[string]string{"u": "v"}).
 		WithTopic(topic("c", 1)).
 		WithoutTopic(b)
 
 	if a.Partitions[1].Tier != nil || first.TopicCount() != 2 || len(first.Brokers) != 1 || first.Brokers[0].Epoch != 0 ||
-		first.BrokerConfig("") != nil {
+		first.BrokerConfig("") != nil || first.GroupConfig("") != nil {
 		t.Errorf("the first image has changed: %+v", first)
 	}
 	nextA, _ := next.Topic("a")
@@ -114,8 +115,11 @@ func TestAnImageDoesNotChangeWhenTheNextIsMade(t *testing.T) {
 	if _, found := next.Broker(3); found {
 		t.Error("a broker is found that nobody registered")
 	}
-	none := next.WithBrokerConfig("", nil)
-	if none.BrokerConfig("") != nil || len(none.BrokerConfigNames()) != 0 {
+	if next.BrokerConfig("")["x"] != "y" || next.GroupConfig("")["u"] != "v" {
+		t.Errorf("settings of a broker and of a group: %v and %v", next.BrokerConfig(""), next.GroupConfig(""))
+	}
+	none := next.WithBrokerConfig("", nil).WithGroupConfig("", nil)
+	if none.BrokerConfig("") != nil || len(none.BrokerConfigNames())+len(none.GroupConfigNames()) != 0 {
 		t.Error("settings cannot be removed")
 	}
 }
@@ -148,6 +152,18 @@ func TestPartitionsAreFoundByNameAndId(t *testing.T) {
 	}
 	if byName.Directory(5) != (kafka.UUID{2}) || !byName.Directory(6).IsZero() {
 		t.Error("the directory of a replica is wrong")
+	}
+}
+
+func TestTheOriginOfAnObjectIsTheClusterThatWroteIt(t *testing.T) {
+	own, first := kafka.UUID{9}, kafka.UUID{1}
+	plain, restored := topic("a", 1), topic("b", 1)
+	restored.Origins = []kafka.UUID{first, own}
+	if plain.Origin() != 0 || plain.OriginID(own, 0) != own {
+		t.Errorf("a topic of this cluster alone writes as origin %d, of %s", plain.Origin(), plain.OriginID(own, 0))
+	}
+	if restored.Origin() != 1 || restored.OriginID(own, 0) != first || restored.OriginID(own, 1) != own {
+		t.Errorf("a restored topic writes as origin %d of %v", restored.Origin(), restored.Origins)
 	}
 }
 
