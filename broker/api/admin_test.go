@@ -1,8 +1,10 @@
 package api
 
 import (
+	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -79,6 +81,58 @@ func TestDescribeLogDirs(t *testing.T) {
 	dirs := ask[*kmsg.DescribeLogDirsResponse](n, one, 4).Dirs
 	if len(dirs[0].Topics) != 1 || len(dirs[0].Topics[0].Partitions) != 1 || dirs[0].Topics[0].Partitions[0].Partition != 1 {
 		t.Errorf("one partition is asked for: %+v", dirs[0].Topics)
+	}
+}
+
+// TestAlterReplicaLogDirs: a log is where it was made, and nowhere else can it go.
+func TestAlterReplicaLogDirs(t *testing.T) {
+	n := newTestNode(t, nil)
+	n.createTopic("a", 2)
+	home := n.handlers.options.LogDirectories()[0]
+	n.handlers.options.LogDirectories = func() []LogDirectory {
+		return []LogDirectory{home, {ID: kafka.UUID{7}, Path: "second"}, {ID: kafka.UUID{8}, Path: "broken", Err: errors.New("EIO")}}
+	}
+	const long = 214 // with "-0" it is one more than what Kafka can move
+	for _, test := range []struct {
+		directory, topic string
+		partition        int32
+		want             kafka.Errno
+	}{
+		{home.Path, "a", 0, kafka.None},
+		{home.Path, "a", 1, kafka.None},
+		{home.Path, "a", 2, kafka.UnknownTopicOrPartition},
+		{home.Path, "nope", 0, kafka.UnknownTopicOrPartition},
+		{"elsewhere", "a", 0, kafka.LogDirNotFound},
+		{"elsewhere", "nope", 0, kafka.LogDirNotFound},
+		{"second", "a", 0, kafka.KafkaStorageError},
+		{"broken", "a", 0, kafka.KafkaStorageError},
+		{"elsewhere", strings.Repeat("x", long-1), 0, kafka.LogDirNotFound},
+		{"elsewhere", strings.Repeat("x", long), 0, kafka.InvalidTopic},
+	} {
+		for version := int16(1); version <= 2; version++ {
+			req := kmsg.NewPtrAlterReplicaLogDirsRequest()
+			req.Dirs = []kmsg.AlterReplicaLogDirsRequestDir{{
+				Dir: test.directory, Topics: []kmsg.AlterReplicaLogDirsRequestDirTopic{
+					{Topic: test.topic, Partitions: []int32{test.partition}},
+				},
+			}}
+			topics := ask[*kmsg.AlterReplicaLogDirsResponse](n, req, version).Topics
+			if len(topics) != 1 || topics[0].Topic != test.topic || len(topics[0].Partitions) != 1 ||
+				topics[0].Partitions[0].Partition != test.partition || topics[0].Partitions[0].ErrorCode != int16(test.want) {
+				t.Errorf("v%d: %+v: %+v", version, test, topics)
+			}
+		}
+	}
+	twice := kmsg.NewPtrAlterReplicaLogDirsRequest()
+	for _, dir := range []string{"elsewhere", home.Path} {
+		twice.Dirs = append(twice.Dirs, kmsg.AlterReplicaLogDirsRequestDir{
+			Dir: dir, Topics: []kmsg.AlterReplicaLogDirsRequestDirTopic{{Topic: "a", Partitions: []int32{1, 0}}},
+		})
+	}
+	topics := ask[*kmsg.AlterReplicaLogDirsResponse](n, twice, 2).Topics
+	if len(topics) != 1 || len(topics[0].Partitions) != 2 || topics[0].Partitions[0].ErrorCode != 0 ||
+		topics[0].Partitions[0].Partition != 0 || topics[0].Partitions[1].ErrorCode != 0 {
+		t.Errorf("two partitions to two directories each: %+v", topics)
 	}
 }
 

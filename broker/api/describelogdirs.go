@@ -1,7 +1,6 @@
 package api
 
 import (
-	"cmp"
 	"context"
 	"slices"
 
@@ -55,8 +54,7 @@ func (h *Handlers) sizes(
 ) []kmsg.DescribeLogDirsResponseDirTopic {
 	partitions := h.options.Replicas.Partitions()
 	slices.SortFunc(partitions, func(a, b *replica.Partition) int {
-		x, y := a.TopicPartition(), b.TopicPartition()
-		return cmp.Or(cmp.Compare(x.Topic, y.Topic), cmp.Compare(x.Partition, y.Partition))
+		return byName(a.TopicPartition(), b.TopicPartition())
 	})
 	var topics []kmsg.DescribeLogDirsResponseDirTopic
 	for _, p := range partitions {

@@ -29,6 +29,7 @@ func (h *Handlers) table() map[int16]route {
 		wire.KeyDescribeCluster:            h.describeCluster,
 		wire.KeySASLHandshake:              h.saslHandshake,
 		wire.KeyAlterConfigs:               h.alterConfigs,
+		wire.KeyAlterReplicaLogDirs:        h.alterReplicaLogDirs,
 		wire.KeyDescribeLogDirs:            h.describeLogDirs,
 		wire.KeyElectLeaders:               h.electLeaders,
 		wire.KeyAlterPartitionAssignments:  h.alterPartitionAssignments,

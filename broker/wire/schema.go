@@ -158,6 +158,9 @@ var layouts = map[int16][]field{
 		),
 		fixed(sizeBool),
 	},
+	KeyAlterReplicaLogDirs: {
+		array(unsafe.Sizeof(kmsg.AlterReplicaLogDirsRequestDir{}), str(), topicsWithPartitions()),
+	},
 	KeyDescribeLogDirs: {topicsWithPartitions().orNull(0)},
 	KeyElectLeaders: {
 		fixed(sizeInt8).since(1), topicsWithPartitions().orNull(0),

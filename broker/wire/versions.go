@@ -40,6 +40,7 @@ const (
 
 	KeySASLHandshake              int16 = 17
 	KeyAlterConfigs               int16 = 33
+	KeyAlterReplicaLogDirs        int16 = 34
 	KeyDescribeLogDirs            int16 = 35
 	KeyElectLeaders               int16 = 43
 	KeyAlterPartitionAssignments  int16 = 45
@@ -113,6 +114,7 @@ var served = [...]API{
 	{KeyTxnOffsetCommit, "TxnOffsetCommit", 0, 5, 0, 3, maxListRequest},
 	{KeyDescribeConfigs, "DescribeConfigs", 1, 4, 1, 4, maxListRequest},
 	{KeyAlterConfigs, "AlterConfigs", 0, 2, 0, 2, maxListRequest},
+	{KeyAlterReplicaLogDirs, "AlterReplicaLogDirs", 1, 2, 1, 2, maxListRequest},
 	{KeyDescribeLogDirs, "DescribeLogDirs", 1, 4, 1, 2, maxListRequest},
 	{KeyCreatePartitions, "CreatePartitions", 0, 3, 0, 2, maxListRequest},
 	{KeyDeleteGroups, "DeleteGroups", 0, 2, 0, 2, maxListRequest},

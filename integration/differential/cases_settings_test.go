@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
 
@@ -23,6 +24,7 @@ func settingCases() []testCase {
 		{key: wire.KeyAlterConfigs, name: "a topic", run: askReplaceTopic},
 		{key: wire.KeyAlterConfigs, name: "the broker", run: askReplaceBroker},
 		{key: wire.KeyDescribeLogDirs, name: "sizes", run: askLogDirs},
+		{key: wire.KeyAlterReplicaLogDirs, name: "moves", run: askMoves},
 		{key: wire.KeyElectLeaders, name: "elections", run: askElections},
 		{key: wire.KeyAlterPartitionAssignments, name: "reassignments", run: askReassign},
 		{key: wire.KeyListPartitionReassignments, name: "none under way", run: askReassignments},
@@ -317,6 +319,38 @@ func askLogDirs(s *script) {
 	none := kmsg.NewPtrDescribeLogDirsRequest()
 	none.Topics = []kmsg.DescribeLogDirsRequestTopic{}
 	s.ask("an empty list", none)
+}
+
+func askMoves(s *script) {
+	topic := s.createWith("a", 2)
+	s.produce(topic, plain(s.start, 3))
+	home := quiet[*kmsg.DescribeLogDirsResponse](s, kmsg.NewPtrDescribeLogDirsRequest(), 4).Dirs[0].Dir
+	to := func(dir, topic string, partitions ...int32) kmsg.AlterReplicaLogDirsRequestDir {
+		return kmsg.AlterReplicaLogDirsRequestDir{Dir: dir, Topics: []kmsg.AlterReplicaLogDirsRequestDirTopic{
+			{Topic: topic, Partitions: partitions},
+		}}
+	}
+	ask := func(step string, dirs ...kmsg.AlterReplicaLogDirsRequestDir) {
+		req := kmsg.NewPtrAlterReplicaLogDirsRequest()
+		req.Dirs = dirs
+		s.ask(step, req)
+	}
+	ask("where it lies", to(home, topic, 0))
+	ask("both partitions", to(home, topic, 0, 1))
+	ask("an unknown directory", to("/elsewhere", topic, 0))
+	ask("a directory without a name", to("", topic, 0))
+	ask("a relative directory", to("log", topic, 0))
+	ask("an unknown partition", to(home, topic, 0, 9, -1))
+	ask("an unknown topic", to(home, s.topic("none"), 0))
+	ask("an unknown topic and directory", to("/elsewhere", s.topic("none"), 0))
+	ask("an illegal name", to(home, "a/b", 0))
+	ask("a long name", to(home, strings.Repeat("x", 213), 0), to(home, strings.Repeat("y", 214), 0, 10))
+	ask("a long name and an unknown directory", to("/elsewhere", strings.Repeat("y", 240), 0))
+	ask("two directories", to("/elsewhere", topic, 0), to(home, topic, 1))
+	ask("the same partition twice", to("/elsewhere", topic, 0), to(home, topic, 0))
+	ask("no partitions", to(home, topic))
+	ask("no topics", kmsg.AlterReplicaLogDirsRequestDir{Dir: home})
+	ask("no directories")
 }
 
 func askElections(s *script) {

@@ -62,6 +62,7 @@ const (
 	TransactionalIDAuthorizationFailed Errno = 53
 	OperationNotAttempted              Errno = 55
 	KafkaStorageError                  Errno = 56
+	LogDirNotFound                     Errno = 57
 	UnknownProducerID                  Errno = 59
 	NonEmptyGroup                      Errno = 68
 	GroupIDNotFound                    Errno = 69
