@@ -21,7 +21,7 @@
 //	       0     8  data bytes: length of the data, which is where the tail begins
 //	       8     4  tail bytes: length of the tail, without the trailer
 //	      12     4  checksum of the tail
-//	      16     1  kind: 1 segment, 2 leaf, 3 node (sealed parts of the manifest)
+//	      16     1  kind: 1 segment, 2 leaf, 3 node (sealed parts of the manifest), 4 checkpoint, 5 shard of one
 //	      17     1  version of this kind's format: 1
 //	      18     2  reserved, 0
 //	      20     4  checksum of the trailer's first 20 bytes

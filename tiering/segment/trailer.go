@@ -14,6 +14,9 @@ const (
 	KindSegment Kind = 1
 	KindLeaf    Kind = 2
 	KindNode    Kind = 3
+	// A checkpoint of a cluster, and a part of one.
+	KindCheckpoint Kind = 4
+	KindShard      Kind = 5
 )
 
 // formatVersion is the version of the segment object's format that this package writes, and the only one so far.
