@@ -53,9 +53,14 @@ func newTestNode(t *testing.T, static map[string]string) *testNode {
 
 func newTestNodeWith(t *testing.T, static map[string]string, policy storage.FlushPolicy) *testNode {
 	t.Helper()
+	return newTestNodeOn(t, vfs.NewMem(), static, policy)
+}
+
+func newTestNodeOn(t *testing.T, files vfs.FS, static map[string]string, policy storage.FlushPolicy) *testNode {
+	t.Helper()
 	logger := slog.New(slog.DiscardHandler)
 	n := &testNode{t: t, remote: &fakeRemote{}}
-	pebble, files := pebblevfs.NewMem(), vfs.NewMem()
+	pebble := pebblevfs.NewMem()
 	db := must(state.Open(state.Options{FS: pebble, Dir: "state", Logger: logger, OnFatal: func(err error) { t.Error(err) }}))
 	n.meta = must(metastore.Open(metastore.Options{FS: pebble, Dir: "raft", NodeID: testBroker, State: db, Logger: logger}))
 	ctx, stop := context.WithCancel(context.Background())
@@ -90,6 +95,7 @@ func newTestNodeWith(t *testing.T, static map[string]string, policy storage.Flus
 		BrokerID: testBroker, Logs: n.logs, Remote: n.remote, Logger: logger,
 		FlushPolicy: policy, RemoteFetchMaxWait: aSecond, Layers: layers,
 	})
+	run(n.replicas.Run)
 	n.meta.Watch(n.replicas.Apply)
 	must(n.meta.Propose(ctx, command.RegisterBroker{
 		ID: testBroker, Directories: []kafka.UUID{n.logs.Directories()[0].ID},

@@ -24,8 +24,8 @@ type FetchParams struct {
 
 // Fetch is a fetch under way. It is done when enough bytes are there, when something changed that the client must
 // learn, or when its time is over; Results then reads once more, so that the answer is as full as it can be. What is
-// ready never waits for what is cold: as soon as local records reach MinBytes, partitions that need the object store
-// are answered empty, and their chunks arrive in the cache meanwhile.
+// ready never waits for what is cold: as soon as records in memory reach MinBytes, partitions that need the object store
+// or the disk are answered empty, and their records arrive in the cache meanwhile.
 type Fetch struct {
 	manager    *Manager
 	params     FetchParams
@@ -42,12 +42,12 @@ type Fetch struct {
 	// thousands of partitions only to find that the time is over would be the greater part of what their polling costs.
 	deadline time.Time
 
-	mu     sync.Mutex // guards remote and its values
-	remote map[*Partition]*remoteRead
+	mu   sync.Mutex // guards cold and its values
+	cold map[*Partition]*pendingRead
 }
 
-// remoteRead is one partition's read from the object store.
-type remoteRead struct {
+// pendingRead is one partition's read from the object store, or of the disk.
+type pendingRead struct {
 	upTo   int64 // of the request
 	result storage.RemoteReadResult
 	err    error
@@ -76,9 +76,9 @@ func (m *Manager) Fetch(ctx context.Context, params FetchParams, partitions []Fe
 			wait = flushWait
 		}
 	}
-	f.startRemoteReads(ctx, cold)
+	f.startColdReads(ctx, cold)
 	if answered || wait <= 0 {
-		f.abandonRemote()
+		f.abandonCold()
 		f.over()
 		return f
 	}
@@ -141,7 +141,7 @@ func (f *Fetch) Results() []FetchResult {
 	if !f.nothing {
 		f.look()
 	}
-	f.addRemote(f.results)
+	f.addCold(f.results)
 	return f.results
 }
 
@@ -150,15 +150,12 @@ func (f *Fetch) Cancel() {
 	if f.done == nil {
 		releaseAll(f.results)
 	}
-	for _, read := range f.abandonRemote() {
-		if read.done && read.err == nil {
-			read.result.Release()
-		}
+	for _, read := range f.abandonCold() {
+		read.release()
 	}
 }
 
-// look reads what lies on the local disk, within the bounds, and lists the partitions whose offset lies only in the
-// object store.
+// look reads what is in memory, within the bounds, and lists the partitions whose records lie elsewhere.
 func (f *Fetch) look() (cold []coldRead) {
 	if session := f.params.Session; session != nil {
 		before := f.partitions
@@ -171,9 +168,9 @@ func (f *Fetch) look() (cold []coldRead) {
 	left := f.params.MaxBytes
 	empty := true
 	for i := range f.partitions {
-		result, remote := f.manager.read(&f.partitions[i], f.params.Isolation, max(left, 0), empty)
-		if remote != nil {
-			cold = append(cold, coldRead{partition: f.partitions[i].Partition, request: *remote})
+		result, read := f.manager.read(&f.partitions[i], f.params.Isolation, max(left, 0), empty)
+		if read != nil {
+			cold = append(cold, *read)
 		}
 		if size := result.Size(); size > 0 {
 			left -= size
@@ -183,11 +180,6 @@ func (f *Fetch) look() (cold []coldRead) {
 	}
 	f.nothing = empty && len(cold) == 0
 	return cold
-}
-
-type coldRead struct {
-	partition *Partition
-	request   storage.RemoteReadRequest
 }
 
 // complete tells whether the results are worth an answer now.
@@ -239,7 +231,7 @@ func (f *Fetch) satisfied() bool {
 	}
 	cold := f.look()
 	defer releaseAll(f.results)
-	return complete(f.results, f.params.MinBytes) || f.remoteArrived(cold)
+	return complete(f.results, f.params.MinBytes) || f.coldArrived(cold)
 }
 
 // unseen lists the log end offsets that were not visible yet to a fetch that found too little. They are compared with

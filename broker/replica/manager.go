@@ -47,6 +47,7 @@ type Manager struct {
 	waiters   *purgatory.Purgatory[*Partition]
 	settled   chan struct{}                  // closed: waiting for what is committed already is over at once
 	sessions  *purgatory.Purgatory[*Session] // fetches of sessions, which are many partitions each
+	cold      *coldLane
 	draining  atomic.Bool
 	counts    map[kafka.TopicID]*topicCounts // used by Apply only
 	totals    topicCounts                    // of all topics, those that are gone included
@@ -66,6 +67,7 @@ func NewManager(options Options) *Manager {
 		waiters:   purgatory.New[*Partition](),
 		settled:   make(chan struct{}),
 		sessions:  purgatory.New[*Session](),
+		cold:      newColdLane(options.Registerer),
 		byName:    map[kafka.TopicPartition]*Partition{},
 		byID:      map[kafka.TopicIDPartition]*Partition{},
 		image:     image.Empty(),

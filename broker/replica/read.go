@@ -38,7 +38,7 @@ type FetchResult struct {
 	// Diverging is set instead of records when the reader's log and ours disagree (KIP-595).
 	Diverging *storage.EpochEndOffset
 
-	// The records: a range of a local file, or bytes that came from the object store and that Hold keeps valid.
+	// The records: a range of a file, or bytes that came from the object store. Hold keeps them valid, too.
 	Region vfs.Region
 	Data   []byte
 	Hold   Hold
@@ -46,7 +46,7 @@ type FetchResult struct {
 	Aborted []storage.AbortedTransaction
 }
 
-// Hold gives back what bytes from the object store lie in; nil where there is nothing to give back.
+// Hold gives back what records from the object store lie in; nil where there is nothing to give back.
 type Hold func()
 
 // Release calls the function. It is called exactly once.
@@ -72,10 +72,18 @@ func failed(err error) FetchResult {
 	return FetchResult{Err: err, HighWatermark: -1, LastStableOffset: -1, LogStartOffset: -1}
 }
 
-// read reads one partition's local log. remote is set, and no records are returned, when the offset is only in the
-// object store.
+// coldRead is a read that does not end at once.
+type coldRead struct {
+	partition *Partition
+	request   storage.RemoteReadRequest
+	local     bool // it is on the disk, and not only in the object store
+	isolation Isolation
+}
+
+// read reads one partition's local log. cold is set, and no records are returned, when those are only in the object
+// store, or on the disk and not in memory.
 func (m *Manager) read(f *FetchPartition, isolation Isolation, maxBytes int, atLeastOne bool) (
-	result FetchResult, remote *storage.RemoteReadRequest,
+	result FetchResult, cold *coldRead,
 ) {
 	if f.Err != nil {
 		return failed(f.Err), nil
@@ -106,13 +114,17 @@ func (m *Manager) read(f *FetchPartition, isolation Isolation, maxBytes int, atL
 	if isolation == ReadCommitted {
 		upTo = result.LastStableOffset
 	}
-	read, err := log.Read(storage.ReadRequest{
+	read, err := m.readLocal(log, storage.ReadRequest{
 		Offset: f.Offset, MaxBytes: min(maxBytes, f.MaxBytes), AtLeastOne: atLeastOne, UpTo: upTo,
 	})
+	local := errors.Is(err, vfs.ErrNotResident)
 	switch {
-	case errors.Is(err, storage.ErrNotLocal):
-		return result, &storage.RemoteReadRequest{
-			Offset: f.Offset, MaxBytes: min(maxBytes, f.MaxBytes), AtLeastOne: true, UpTo: upTo,
+	case local || errors.Is(err, storage.ErrNotLocal):
+		return result, &coldRead{
+			partition: f.Partition, local: local, isolation: isolation,
+			request: storage.RemoteReadRequest{
+				Offset: f.Offset, MaxBytes: min(maxBytes, f.MaxBytes), AtLeastOne: true, UpTo: upTo,
+			},
 		}
 	case err != nil:
 		return failed(fmt.Errorf("fetch %s from %d: %w", f.Partition.topicPartition, f.Offset, err)), nil
@@ -127,6 +139,14 @@ func (m *Manager) read(f *FetchPartition, isolation Isolation, maxBytes int, atL
 	// What was appended but cannot be read yet is not forgotten: the next fetch may have to wait for it.
 	result.AtEnd = f.Offset >= upTo && result.HighWatermark >= log.EndOffset()
 	return result, nil
+}
+
+// readLocal reads what is in memory, if somebody else reads what is not.
+func (m *Manager) readLocal(log *storage.Log, req storage.ReadRequest) (storage.ReadResult, error) {
+	if m.cold.isOpen() {
+		return log.ReadResident(req)
+	}
+	return log.Read(req)
 }
 
 // divergence compares the epoch of the reader's last record with our lineage. Where that does not know the epoch at all
