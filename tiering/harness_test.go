@@ -424,6 +424,11 @@ type answer struct {
 
 func (b *broker) fetchRemote(ctx context.Context, req storage.RemoteReadRequest) (storage.RemoteReadResult, error) {
 	got := <-b.startFetch(ctx, req)
+	if got.result.Region.Size() > 0 { // a file, of the local log or of the cache
+		got.result.Data = make([]byte, got.result.Region.Size())
+		_, err := got.result.Region.ReadAt(got.result.Data, 0)
+		must(b.t, err)
+	}
 	return got.result, got.err
 }
 

@@ -8,6 +8,7 @@ import (
 
 	"github.com/firnlog/firn/internal/invariant"
 	"github.com/firnlog/firn/internal/kafka"
+	"github.com/firnlog/firn/tiering/cache"
 	"github.com/firnlog/firn/tiering/segment"
 )
 
@@ -26,25 +27,30 @@ type chunkID struct {
 	index  int64
 }
 
-// chunk is a part of an object's data, in memory or on its way.
+func (id chunkID) cached() cache.ID { return cache.ID{Upload: id.upload, Index: id.index} }
+
+// chunk is a part of an object's data, in memory, in a file of the cache, or on its way.
 type chunk struct {
 	id    chunkID
 	size  int64
-	ready chan struct{} // closed when the next two are set
+	ready chan struct{} // closed when the next three are set
 	data  []byte
+	file  *cache.Handle // instead of data
 	err   error
 
 	// The fields below are guarded by chunks.mu.
 
-	place    *list.Element // in order of use; nil while it is on its way and when it has been evicted
+	place    *list.Element // in order of use; nil while it is on its way, when it has been evicted, and of a file
 	ticket   *ticket       // while it is on its way
 	reserved bool          // its size counts
+	loaded   bool          // it is ready
 	ahead    bool          // it was read ahead, and nobody has asked for it yet
-	holders  int
+	holders  int           // reads and answers
+	answers  int           // those of them that are answers in memory
 }
 
-// chunks is a bounded cache. Memory is reserved before a download begins. Evicted chunks that somebody still holds are
-// the holder's memory; it ends with the answer they are part of.
+// chunks is a bounded cache in memory, above the one on the disk. Memory is reserved before a download begins. Evicted
+// chunks that somebody still holds are the holder's memory; it ends with the answer they are part of.
 type chunks struct {
 	reader *Reader
 	limit  int64 // bytes
@@ -84,7 +90,7 @@ func (c *chunks) peek(o *object, index int64) *chunk {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	known, found := c.known[chunkID{o.entry.UploadID, index}]
-	if !found || known.place == nil {
+	if !found || !known.loaded {
 		return nil
 	}
 	c.reader.metrics.hits.Inc()
@@ -101,28 +107,59 @@ func (c *chunks) take(wanted *chunk) {
 	if wanted.place != nil {
 		c.used.MoveToBack(wanted.place)
 	}
-	if wanted.holders++; wanted.holders == 1 {
-		c.reader.metrics.held.Add(float64(wanted.size))
-	}
+	wanted.holders++
 }
 
 func (c *chunks) release(held *chunk) {
 	c.mu.Lock()
-	defer c.mu.Unlock()
 	held.holders--
 	invariant.Check(held.holders >= 0, "chunk %d of upload %s is released more often than acquired",
 		held.id.index, held.id.upload)
-	if held.holders == 0 {
-		c.reader.metrics.held.Sub(float64(held.size))
+	idle := c.idleFile(held)
+	c.mu.Unlock()
+	if idle != nil {
+		idle.Release()
 	}
 }
 
+// idleFile forgets a chunk in a file that nobody holds any more, and returns the file for being given back; nil if it is
+// none. It needs mu.
+func (c *chunks) idleFile(held *chunk) *cache.Handle {
+	if !held.loaded || held.file == nil || held.holders > 0 {
+		return nil
+	}
+	delete(c.known, held.id)
+	return held.file
+}
+
+// answered counts one more answer that lies in a chunk, and tells how much memory is held because of it: for the first
+// one it is the chunk's.
+func (c *chunks) answered(in *chunk) (bytes int64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if in.answers++; in.answers == 1 {
+		return in.size
+	}
+	return 0
+}
+
+// sent is the end of such an answer, and tells how much memory is held no longer.
+func (c *chunks) sent(in *chunk) (bytes int64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if in.answers--; in.answers == 0 {
+		return in.size
+	}
+	return 0
+}
+
 // readAhead begins a download that nobody waits for yet, unless what has been read ahead and not asked for fills half
-// of the cache: more would evict itself.
+// of the cache: more would evict itself. What is on the disk is near enough.
 func (c *chunks) readAhead(o *object, index int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if _, found := c.known[chunkID{o.entry.UploadID, index}]; found {
+	id := chunkID{o.entry.UploadID, index}
+	if _, found := c.known[id]; found || c.reader.options.Cache.Has(id.cached()) {
 		return
 	}
 	size := o.chunkSize(index)
@@ -133,24 +170,73 @@ func (c *chunks) readAhead(o *object, index int64) {
 	c.load(o, index, false).ahead = true
 }
 
-// load begins a download; it needs mu.
+// load begins to bring in a chunk, from the disk if it is there; it needs mu.
 func (c *chunks) load(o *object, index int64, urgent bool) *chunk {
 	next := &chunk{
 		id: chunkID{o.entry.UploadID, index}, size: o.chunkSize(index), ready: make(chan struct{}),
-		ticket: c.reader.slots.enter(urgent),
 	}
 	c.known[next.id] = next
-	c.reader.work.Go(func() {
-		defer close(next.ready)
-		ctx, leave, err := c.reader.await(next.ticket)
-		if err == nil {
-			defer leave() // only then: until it is settled, it cannot be evicted for the sake of the next one
-			next.data, err = c.download(ctx, o, next)
-		}
+	if file := c.reader.options.Cache.Get(next.id.cached()); file != nil {
+		c.reader.work.Go(func() { c.open(o, next, file) })
+		return next
+	}
+	ticket := c.reader.slots.enter(urgent)
+	next.ticket = ticket
+	c.reader.work.Go(func() { c.fetch(o, next, ticket) })
+	return next
+}
+
+// open takes a chunk from the disk, or from the bucket if the file is no good.
+func (c *chunks) open(o *object, next *chunk, file *cache.Handle) {
+	if err := file.Open(); err != nil {
+		file.Release()
+		c.reader.options.Logger.Warn("a file of the cache is dropped", "err", err)
+		ticket := c.reader.slots.enter(true)
+		c.mu.Lock()
+		next.ticket = ticket
+		c.mu.Unlock()
+		c.fetch(o, next, ticket)
+		return
+	}
+	c.mu.Lock()
+	next.file, next.loaded = file, true
+	idle := c.idleFile(next) // whoever wanted it has left
+	c.mu.Unlock()
+	close(next.ready)
+	if idle != nil {
+		idle.Release()
+	}
+}
+
+// fetch downloads a chunk, and lets the disk have it, too, once it has been given to whoever waits.
+func (c *chunks) fetch(o *object, next *chunk, ticket *ticket) {
+	ctx, leave, err := c.reader.await(ticket)
+	if err != nil {
 		next.err = err
 		c.settle(next)
-	})
-	return next
+		close(next.ready)
+		return
+	}
+	keep := c.reader.options.Cache.Reserve(next.id.cached(), next.size)
+	next.data, next.err = c.download(ctx, o, next)
+	c.settle(next)
+	leave() // only now: until it is settled, it cannot be evicted for the sake of the next one
+	data, failed := next.data, next.err != nil
+	close(next.ready)
+	if failed {
+		keep.Cancel()
+	} else if keep.Fill(data) {
+		c.written(next)
+	}
+}
+
+// written lets a chunk leave memory before all others: the disk has it.
+func (c *chunks) written(next *chunk) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if next.place != nil {
+		c.used.MoveToFront(next.place)
+	}
 }
 
 func (c *chunks) download(ctx context.Context, o *object, next *chunk) ([]byte, error) {
@@ -208,6 +294,7 @@ func (c *chunks) settle(arrived *chunk) {
 	defer c.mu.Unlock()
 	arrived.ticket = nil
 	if arrived.err == nil {
+		arrived.loaded = true
 		arrived.place = c.used.PushBack(arrived)
 		return
 	}

@@ -241,6 +241,18 @@ func (r *remote) reader(change ...func(*Options)) *Reader {
 	return reader
 }
 
+// bytesOf is what an answer has.
+func bytesOf(t testing.TB, result storage.RemoteReadResult) []byte {
+	t.Helper()
+	if result.Region.Size() == 0 {
+		return result.Data
+	}
+	data := make([]byte, result.Region.Size())
+	_, err := result.Region.ReadAt(data, 0)
+	must(t, err)
+	return data
+}
+
 type answer struct {
 	result storage.RemoteReadResult
 	err    error

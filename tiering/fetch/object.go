@@ -6,6 +6,7 @@ import (
 
 	"github.com/firnlog/firn/broker/record"
 	"github.com/firnlog/firn/metastore/command"
+	"github.com/firnlog/firn/tiering/cache"
 	"github.com/firnlog/firn/tiering/segment"
 )
 
@@ -17,6 +18,9 @@ type object struct {
 	tail       *segment.Tail
 	chunkBytes int64
 	held       []*chunk
+
+	window   []byte // a part of the data, out of a file
+	windowAt int64
 }
 
 func (r *Reader) open(ctx context.Context, head headEntry) (*object, error) {
@@ -93,26 +97,71 @@ func (o *object) load(ctx context.Context, position, size int64) error {
 	return nil
 }
 
-// bytes gives a range of the data: a part of a chunk, or a copy where it crosses chunks. from is the chunk that it is
-// part of, nil for a copy.
-func (o *object) bytes(ctx context.Context, position, size int64) (data []byte, from *chunk, err error) {
+// copyOf gives a range of the data as memory of its own.
+func (o *object) copyOf(ctx context.Context, position, size int64) ([]byte, error) {
 	if err := o.load(ctx, position, size); err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	first, last := o.index(position), o.index(position+size-1)
-	if first == last {
-		from = o.chunk(first)
-		start := position - first*o.chunkBytes
-		return from.data[start : start+size : start+size], from, nil
-	}
-	data = make([]byte, 0, size)
-	for index := first; index <= last; index++ {
+	data := make([]byte, 0, size)
+	for index := o.index(position); index <= o.index(position+size-1); index++ {
 		part := o.chunk(index)
 		start := max(position-index*o.chunkBytes, 0)
 		end := min(position+size-index*o.chunkBytes, part.size)
-		data = append(data, part.data[start:end]...)
+		if part.file == nil {
+			data = append(data, part.data[start:end]...)
+			continue
+		}
+		at := len(data)
+		data = data[:at+int(end-start)]
+		if err := readFile(part.file, data[at:], start); err != nil {
+			return nil, err
+		}
 	}
-	return data, nil, nil
+	return data, nil
+}
+
+func readFile(file *cache.Handle, p []byte, position int64) error {
+	if n, err := file.File().ReadAt(p, position); n < len(p) {
+		return fmt.Errorf("read the cache: %w", noEOF(err))
+	}
+	return nil
+}
+
+// bytes gives a range of the data, as memory that is not to be changed: a part of a chunk, or a copy where it crosses
+// chunks or lies in a file.
+func (o *object) bytes(ctx context.Context, position, size int64) ([]byte, error) {
+	if err := o.load(ctx, position, size); err != nil {
+		return nil, err
+	}
+	first := o.chunk(o.index(position))
+	if start := position - first.id.index*o.chunkBytes; first.file == nil && start+size <= first.size {
+		return first.data[start : start+size : start+size], nil
+	}
+	return o.copyOf(ctx, position, size)
+}
+
+// windowBytes is what is read at once of a file for the sake of headers.
+const windowBytes = 4 << 10
+
+// headerBytes gives the header at a position. Those in a file are read several at a time.
+func (o *object) headerBytes(ctx context.Context, position int64) ([]byte, error) {
+	if err := o.load(ctx, position, record.HeaderSize); err != nil {
+		return nil, err
+	}
+	part := o.chunk(o.index(position))
+	start := position - part.id.index*o.chunkBytes
+	if part.file == nil || start+record.HeaderSize > part.size {
+		return o.bytes(ctx, position, record.HeaderSize)
+	}
+	if position < o.windowAt || position+record.HeaderSize > o.windowAt+int64(len(o.window)) {
+		window := make([]byte, min(windowBytes, part.size-start)) // headers out of the one before may still be in use
+		if err := readFile(part.file, window, start); err != nil {
+			return nil, err
+		}
+		o.window, o.windowAt = window, position
+	}
+	at := position - o.windowAt
+	return o.window[at : at+record.HeaderSize : at+record.HeaderSize], nil
 }
 
 // batchAt is the place of a batch.
@@ -126,7 +175,7 @@ func (b batchAt) end() int64 { return b.position + b.size }
 
 // header reads the header of the batch at a position, which may have to arrive first.
 func (o *object) header(ctx context.Context, position int64) (batchAt, error) {
-	data, _, err := o.bytes(ctx, position, record.HeaderSize)
+	data, err := o.headerBytes(ctx, position)
 	if err != nil {
 		return batchAt{}, err
 	}
@@ -142,6 +191,5 @@ func (o *object) header(ctx context.Context, position int64) (batchAt, error) {
 
 // batch reads a whole batch.
 func (o *object) batch(ctx context.Context, at batchAt) (record.Batch, error) {
-	data, _, err := o.bytes(ctx, at.position, at.size)
-	return data, err
+	return o.bytes(ctx, at.position, at.size)
 }

@@ -50,7 +50,7 @@ func (r *Reader) withHead(tp kafka.TopicIDPartition, use func(*head) error) erro
 // read finds the batches that answer a request. Where a segment ends without a batch at or after the offset, the next
 // one goes on, and after the last remote one the local log does: a reader always gets on (TI-04).
 func (r *Reader) read(ctx context.Context, tp kafka.TopicIDPartition, req storage.RemoteReadRequest) (
-	result storage.RemoteReadResult, err error,
+	result found, err error,
 ) {
 	offset := req.Offset
 	err = r.withHead(tp, func(known *head) error {
@@ -61,7 +61,7 @@ func (r *Reader) read(ctx context.Context, tp kafka.TopicIDPartition, req storag
 			}
 			index, err := known.find(offset)
 			if errors.Is(err, errPastEnd) && offset > req.Offset {
-				result, err = r.readLocal(tp, req, offset)
+				result.RemoteReadResult, err = r.readLocal(tp, req, offset)
 				return err
 			}
 			if err != nil {
@@ -77,7 +77,11 @@ func (r *Reader) read(ctx context.Context, tp kafka.TopicIDPartition, req storag
 	return result, err
 }
 
-func empty(req storage.RemoteReadRequest) storage.RemoteReadResult {
+func empty(req storage.RemoteReadRequest) found {
+	return found{RemoteReadResult: nothing(req)}
+}
+
+func nothing(req storage.RemoteReadRequest) storage.RemoteReadResult {
 	return storage.RemoteReadResult{FirstOffset: req.Offset, NextOffset: req.Offset, Release: func() {}}
 }
 
@@ -112,34 +116,32 @@ type segmentAt struct {
 }
 
 func (r *Reader) readSegment(ctx context.Context, at segmentAt, offset int64, req storage.RemoteReadRequest) (
-	storage.RemoteReadResult, error,
+	found, error,
 ) {
 	o, err := r.open(ctx, r.headEntry(at.tp, at.head.entries, at.index))
 	if err != nil {
-		return storage.RemoteReadResult{}, err
+		return found{}, err
 	}
-	var keep *chunk
-	defer func() { o.close(keep) }()
+	var kept *chunk
+	defer func() { o.close(kept) }()
 	first, err := o.seek(ctx, o.tail.Position(offset), offset)
 	if err != nil {
-		return storage.RemoteReadResult{}, err
+		return found{}, err
 	}
 	if first.header.NextOffset() > req.UpTo || first.size > int64(req.MaxBytes) && !req.AtLeastOne {
 		return empty(req), nil
 	}
 	last, err := o.extend(ctx, first, req)
 	if err != nil {
-		return storage.RemoteReadResult{}, err
+		return found{}, err
 	}
-	data, from, err := o.bytes(ctx, first.position, last.end()-first.position)
+	result, in, err := o.answer(ctx, first.position, last.end()-first.position)
 	if err != nil {
-		return storage.RemoteReadResult{}, err
+		return found{}, err
 	}
-	result := storage.RemoteReadResult{
-		Data: data, FirstOffset: first.header.BaseOffset(), NextOffset: last.header.NextOffset(),
-		Aborted: aborted(o.tail, offset, last.header.NextOffset()),
-	}
-	result.Release, keep = r.holding(from, int64(len(data))), from
+	kept = in
+	result.FirstOffset, result.NextOffset = first.header.BaseOffset(), last.header.NextOffset()
+	result.Aborted = aborted(o.tail, offset, result.NextOffset)
 	r.readOn(at, o, answered{offset: req.Offset, next: result.NextOffset, end: last.end()})
 	return result, nil
 }
@@ -154,15 +156,6 @@ func aborted(tail *segment.Tail, start, end int64) (found []storage.AbortedTrans
 	}
 	slices.SortFunc(found, func(a, b storage.AbortedTransaction) int { return cmp.Compare(a.FirstOffset, b.FirstOffset) })
 	return found
-}
-
-// holding gives back what an answer lies in: a chunk, or a copy that only counts.
-func (r *Reader) holding(from *chunk, size int64) func() {
-	if from != nil {
-		return func() { r.chunks.release(from) }
-	}
-	r.metrics.held.Add(float64(size))
-	return func() { r.metrics.held.Sub(float64(size)) }
 }
 
 // seek finds the first batch that ends after an offset, from a position on at which a batch begins.
@@ -213,27 +206,26 @@ func (r *Reader) readLocal(tp kafka.TopicIDPartition, req storage.RemoteReadRequ
 	if err != nil {
 		return storage.RemoteReadResult{}, err
 	}
-	found, err := log.Read(storage.ReadRequest{
+	local, err := log.Read(storage.ReadRequest{
 		Offset: offset, MaxBytes: min(req.MaxBytes, maxChunkBytes), AtLeastOne: req.AtLeastOne, UpTo: req.UpTo,
 	})
 	if err != nil {
 		return storage.RemoteReadResult{}, err
 	}
-	if found.Size == 0 {
-		return empty(req), nil
+	if local.Size == 0 {
+		return nothing(req), nil
 	}
-	defer found.Region.Release()
-	transactions, err := log.AbortedTransactions(offset, found.NextOffset)
+	transactions, err := log.AbortedTransactions(offset, local.NextOffset)
+	if err == nil {
+		err = local.Region.Load()
+	}
 	if err != nil {
+		local.Region.Release()
 		return storage.RemoteReadResult{}, err
 	}
-	data := make([]byte, found.Size)
-	if n, err := found.Region.ReadAt(data, 0); n < len(data) {
-		return storage.RemoteReadResult{}, fmt.Errorf("read %d bytes of the local log: %w", len(data), noEOF(err))
-	}
 	return storage.RemoteReadResult{
-		Data: data, FirstOffset: found.FirstOffset, NextOffset: found.NextOffset, Release: r.holding(nil, int64(len(data))),
-		Aborted: transactions,
+		Region: local.Region.Unheld(), Release: local.Region.Release,
+		FirstOffset: local.FirstOffset, NextOffset: local.NextOffset, Aborted: transactions,
 	}, nil
 }
 

@@ -10,13 +10,14 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/sync/semaphore"
 
 	"github.com/firnlog/firn/broker/record"
 	"github.com/firnlog/firn/broker/storage"
-	"github.com/firnlog/firn/internal/gate"
 	"github.com/firnlog/firn/internal/kafka"
 	"github.com/firnlog/firn/metastore/command"
 	"github.com/firnlog/firn/metastore/image"
+	"github.com/firnlog/firn/tiering/cache"
 	"github.com/firnlog/firn/tiering/segment"
 )
 
@@ -35,6 +36,8 @@ type Options struct {
 	Metadata   Metadata
 	// Local finds the local log of a partition, which goes on where the remote part ends.
 	Local func(tp kafka.TopicIDPartition) (*storage.Log, error)
+	// Cache is the disk's; nil keeps nothing there.
+	Cache *cache.Cache
 
 	Concurrency    int   // requests to the bucket at a time
 	Queue          int   // reads that may be under way beyond that
@@ -51,7 +54,7 @@ type Reader struct {
 	chunks  chunks
 	ahead   readAhead
 	slots   *slots
-	answers *gate.Gate // reads under way, and answers that have not been given back
+	answers *semaphore.Weighted // bytes of reads under way, and of answers that have not been given back
 	// mostSlots: what is being downloaded cannot be evicted, so no more may be than there is room for.
 	mostSlots int
 	lookup    record.Lookup
@@ -78,7 +81,7 @@ func New(options Options) *Reader {
 	r.ahead.init(options.ReadAheadBytes)
 	r.mostSlots = int(max(chunkBytes/maxChunkBytes, 1))
 	r.slots = newSlots(min(r.concurrency, r.mostSlots))
-	r.answers = gate.New(int(max(options.MemoryBytes/maxChunkBytes, 1)))
+	r.answers = semaphore.NewWeighted(max(options.MemoryBytes, maxChunkBytes))
 	return r
 }
 
@@ -88,30 +91,6 @@ func (r *Reader) SetConcurrency(requests int) {
 	r.concurrency = max(requests, 1)
 	r.mu.Unlock()
 	r.slots.setCount(min(max(requests, 1), r.mostSlots))
-}
-
-// answersWait is how long a read waits for others' answers to be given back. A client that takes nothing loses its
-// connection after half a minute; until then a client that asks once more is better off than one that hangs.
-const answersWait = 10 * time.Second
-
-var errTooMuchHeld = fmt.Errorf("answers that clients do not take fill the memory for reads of the object store "+
-	"(firn.tier.fetch.memory.bytes): %w", kafka.KafkaStorageError)
-
-// hold waits until another answer may be kept in memory until it has been sent, and returns how to end that. Chunks
-// that answers lie in cannot be evicted in truth, and clients decide how long that is: so answers may hold as much
-// again as the cache, and no more. Each counts as a chunk, which is what it keeps in memory however small it is.
-func (r *Reader) hold(ctx context.Context) (leave func(), err error) {
-	waiting, cancel := context.WithTimeout(ctx, answersWait)
-	defer cancel()
-	stop := context.AfterFunc(r.background(), cancel)
-	defer stop()
-	if r.answers.Enter(waiting) != nil {
-		if ctx.Err() != nil {
-			return nil, ctx.Err()
-		}
-		return nil, errTooMuchHeld
-	}
-	return r.answers.Leave, nil
 }
 
 // tailShare is the part of the memory that is for tails: one in eight. The tail of a segment of 1 GiB with dense
@@ -205,27 +184,21 @@ func (r *Reader) StartRead(ctx context.Context, tp kafka.TopicIDPartition, req s
 		if err != nil {
 			err = r.judge(ctx, topic, fmt.Errorf("read %s from offset %d: %w", tp, req.Offset, err))
 		}
-		r.metrics.bytes.WithLabelValues(topic).Add(float64(len(result.Data)))
+		r.metrics.bytes.WithLabelValues(topic).Add(float64(result.Size()))
 		done(result, err)
 	}()
 }
 
-// readHeld is read, once there is room for what the answer holds.
+// readHeld is read, once there is memory for what the answer holds.
 func (r *Reader) readHeld(ctx context.Context, tp kafka.TopicIDPartition, req storage.RemoteReadRequest) (
 	storage.RemoteReadResult, error,
 ) {
-	leave, err := r.hold(ctx)
-	if err != nil {
+	if err := r.admit(ctx); err != nil {
 		return storage.RemoteReadResult{}, err
 	}
 	result, err := r.read(ctx, tp, req)
-	if err != nil || len(result.Data) == 0 {
-		leave()
-		return result, err
-	}
-	release := result.Release
-	result.Release = func() { release(); leave() }
-	return result, nil
+	r.hold(result.holds)
+	return result.RemoteReadResult, err
 }
 
 // judge gives an error its code for clients, and counts it. Only what is known to be below the log start is out of
