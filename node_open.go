@@ -148,6 +148,8 @@ func (n *Node) openLogs(ctx context.Context) error {
 		Policy: n.flushPolicy(), ReserveBytes: n.config.Log.ReserveBytes,
 		MetadataDir: n.config.MetadataDir, MetadataFull: n.metadataFull,
 		ProducerExpiration: n.live.Load().producerExpiration,
+		MaxOpenFiles:       openSegments(vfs.MaxDescriptors()),
+		MaxOpenIndexes:     maxOpenSegments,
 		Remote:             n.remoteRange,
 		Events:             n.storageEvents(),
 		Logger:             n.logger, Registerer: n.deps.Registry,
@@ -252,3 +254,10 @@ func newRand() *mathrand.Rand {
 	id := newID()
 	return mathrand.New(mathrand.NewPCG(binary.BigEndian.Uint64(id[:8]), binary.BigEndian.Uint64(id[8:])))
 }
+
+// maxOpenSegments is how many sealed segments are kept open for readers: opening one and mapping its indexes takes longer
+// than reading a batch of it. Their maps, three at most, are below the 65 530 that a kernel allows.
+const maxOpenSegments = 16 << 10
+
+// openSegments leaves half of the descriptors to connections and to what is written.
+func openSegments(descriptors int) int { return min(descriptors/2, maxOpenSegments) }
