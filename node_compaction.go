@@ -2,10 +2,13 @@ package firn
 
 import (
 	"github.com/firnlog/firn/broker/admin/view"
+	"github.com/firnlog/firn/broker/record"
 	"github.com/firnlog/firn/broker/replica"
 	"github.com/firnlog/firn/broker/storage"
 	"github.com/firnlog/firn/compaction"
+	"github.com/firnlog/firn/internal/config"
 	"github.com/firnlog/firn/internal/kafka"
+	"github.com/firnlog/firn/internal/yield"
 )
 
 // newCleaner makes the pool that compacts logs.
@@ -42,6 +45,13 @@ func (n *Node) newCleaner() *compaction.Cleaner {
 			}
 			return log.Flush() // only what is flushed is written anew
 		},
+		NewYield: func() (give, release func(), err error) {
+			point, err := yield.New()
+			if err != nil {
+				return nil, nil, err
+			}
+			return point.Often, point.Close, nil
+		},
 		Directory: func(tp kafka.TopicPartition) string {
 			if log, err := n.logs.Log(tp); err == nil {
 				return log.Dir()
@@ -73,11 +83,13 @@ func (l *compactedLog) View() (compaction.View, error) {
 		return compaction.View{}, err
 	}
 	cfg := l.partition.Config()
+	codec, level := compressedAnew(cfg)
 	view := compaction.View{
 		LastStable: min(l.LastStableOffset(), l.FlushedOffset()), CleanedUntil: l.CleanedOffset(),
 		Settings: compaction.Settings{
 			MinDirtyRatio: cfg.MinCleanableDirtyRatio, MinLagMs: cfg.MinCompactionLagMs, MaxLagMs: cfg.MaxCompactionLagMs,
 			DeleteRetentionMs: cfg.DeleteRetentionMs, SegmentBytes: cfg.SegmentBytes, IndexBytes: int64(cfg.SegmentIndexBytes),
+			Codec: codec, Level: level,
 		},
 	}
 	for _, segment := range l.Segments() {
@@ -91,6 +103,20 @@ func (l *compactedLog) View() (compaction.View, error) {
 		})
 	}
 	return view, nil
+}
+
+// compressedAnew is the codec that the broker itself compresses a topic with, and its level. Where compression.type leaves
+// that to the producers there is none.
+func compressedAnew(cfg *config.TopicConfig) (codec record.Codec, level int) {
+	switch cfg.CompressionType {
+	case "gzip":
+		return record.Gzip, int(cfg.CompressionGzipLevel)
+	case "lz4":
+		return record.LZ4, int(cfg.CompressionLZ4Level)
+	case "zstd":
+		return record.Zstd, int(cfg.CompressionZstdLevel)
+	}
+	return record.None, record.DefaultLevel
 }
 
 // Open implements compaction.Log.

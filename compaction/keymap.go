@@ -19,11 +19,12 @@ type keyMap struct {
 	limit      int // of keys
 	keys       int
 	seeds      [2]maphash.Seed
+	touched    int64
 }
 
 // slot is one key. The offset is stored plus one: zero is a free slot.
 type slot struct {
-	hash   [2]uint64
+	hash   keyHash
 	offset int64
 }
 
@@ -65,14 +66,32 @@ func (m *keyMap) reset(expectedKeys int64) {
 // hasMore tells whether a reset could give the map more room than it has.
 func (m *keyMap) hasMore() bool { return int64(len(m.used)) < m.maxSlots }
 
-func (m *keyMap) hash(key []byte) [2]uint64 {
-	return [2]uint64{maphash.Bytes(m.seeds[0], key), maphash.Bytes(m.seeds[1], key)}
+// keyHash stands for a key.
+type keyHash [2]uint64
+
+func (m *keyMap) hash(key []byte) keyHash {
+	return keyHash{maphash.Bytes(m.seeds[0], key), maphash.Bytes(m.seeds[1], key)}
+}
+
+func (m *keyMap) homeOf(hash keyHash) int {
+	home, _ := bits.Mul64(hash[0], m.home)
+	return int(home)
+}
+
+// touch brings the slots of some hashes into the processor's caches. It takes about as long for many as for one: the
+// loads do not depend on each other, so that the processor waits for all of them at once, where a search after the other
+// waits for each.
+func (m *keyMap) touch(hashes []keyHash) {
+	sum := int64(0)
+	for _, hash := range hashes {
+		sum += m.used[m.homeOf(hash)].offset
+	}
+	m.touched = sum // so that the loads are for something
 }
 
 // find is the slot of a hash, or where it would be.
-func (m *keyMap) find(hash [2]uint64) (at int, found bool) {
-	home, _ := bits.Mul64(hash[0], m.home)
-	for at = int(home); at < len(m.used); at++ {
+func (m *keyMap) find(hash keyHash) (at int, found bool) {
+	for at = m.homeOf(hash); at < len(m.used); at++ {
 		s := &m.used[at]
 		switch {
 		case s.offset == 0 || s.hash[0] > hash[0]:
@@ -85,8 +104,7 @@ func (m *keyMap) find(hash [2]uint64) (at int, found bool) {
 }
 
 // put notes that a key is at an offset, which is larger than all before. False says that the map is full.
-func (m *keyMap) put(key []byte, offset int64) bool {
-	hash := m.hash(key)
+func (m *keyMap) put(hash keyHash, offset int64) bool {
 	at, found := m.find(hash)
 	if found {
 		m.used[at].offset = offset + 1
@@ -109,8 +127,8 @@ func (m *keyMap) put(key []byte, offset int64) bool {
 }
 
 // last is the last offset of a key, −1 if it has none.
-func (m *keyMap) last(key []byte) int64 {
-	if at, found := m.find(m.hash(key)); found {
+func (m *keyMap) last(hash keyHash) int64 {
+	if at, found := m.find(hash); found {
 		return m.used[at].offset - 1
 	}
 	return -1

@@ -81,4 +81,16 @@ type Settings struct {
 	DeleteRetentionMs int64   // delete.retention.ms
 	SegmentBytes      int64   // segment.bytes
 	IndexBytes        int64   // segment.index.bytes
+	// Codec is the one that the broker compresses with where compression.type names one, and Level is how thoroughly;
+	// batches of any other codec are the producer's, and its level is not known.
+	Codec record.Codec
+	Level int
+}
+
+// level is the level at which batches of a codec are compressed again.
+func (s Settings) level(codec record.Codec) int {
+	if codec == s.Codec {
+		return s.Level
+	}
+	return record.DefaultLevel
 }

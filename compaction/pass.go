@@ -14,6 +14,8 @@ type passOptions struct {
 	Now int64 // ms since 1970
 	// Throttle waits until so many bytes more may be read or written; nil never waits. What it returns ends the pass.
 	Throttle func(ctx context.Context, bytes int) error
+	// Yield is called every few records, so that the pass can give way to requests; nil never does.
+	Yield func()
 	// Progress is told after each segment that was mapped or written; it may be nil.
 	Progress func(Stats)
 }
@@ -40,6 +42,15 @@ type workspace struct {
 	records record.Iterator
 	filter  record.Filter
 	out     []byte // batches on their way into a sink
+	shown   [record.ChooserRecords]shownRecord
+	hashes  [record.ChooserRecords]keyHash // of those that have a key
+}
+
+// shownRecord is a record whose key is about to be looked up, or put, together with others.
+type shownRecord struct {
+	offset    int64
+	hasKey    bool
+	tombstone bool
 }
 
 // newWorkspace makes a workspace whose key map takes so much memory (its part of log.cleaner.dedupe.buffer.size) and is
@@ -49,8 +60,8 @@ func newWorkspace(bufferBytes int64, loadFactor float64) *workspace {
 }
 
 const (
-	// writeBytes is how much is written at once.
-	writeBytes = 1 << 20
+	// writeBytes is how much is written at once: while it lasts, nothing else may have the processor.
+	writeBytes = 256 << 10
 	// throttleBytes is how often the throttle is asked: at small budgets a pass must not go in leaps.
 	throttleBytes = 64 << 10
 )
@@ -166,14 +177,15 @@ func (p *pass) mapBatch(b record.Batch, tracked *transactions) (full bool, err e
 		if err := p.records.Reset(b); err != nil {
 			return false, err
 		}
-		for p.records.Next() {
-			key, offset := p.records.Record().Key, p.records.Offset()
-			if key == nil || offset < p.stats.StartOffset {
-				continue
-			}
-			if !p.keys.put(key, offset) {
-				p.mapped = offset
-				return true, nil
+		for known := len(p.hashes); known == len(p.hashes); {
+			p.yield()
+			known = p.hashKeys()
+			p.keys.touch(p.hashes[:known])
+			for i, hash := range p.hashes[:known] {
+				if offset := p.shown[i].offset; !p.keys.put(hash, offset) {
+					p.mapped = offset
+					return true, nil
+				}
 			}
 		}
 		if err := p.records.Err(); err != nil {
@@ -182,6 +194,19 @@ func (p *pass) mapBatch(b record.Batch, tracked *transactions) (full bool, err e
 	}
 	p.mapped = b.NextOffset()
 	return false, nil
+}
+
+// hashKeys hashes the keys of the next dirty records, and counts them; fewer than there could be are the last.
+func (p *pass) hashKeys() (known int) {
+	for known < len(p.hashes) && p.records.Next() {
+		key, offset := p.records.Record().Key, p.records.Offset()
+		if key == nil || offset < p.stats.StartOffset {
+			continue
+		}
+		p.hashes[known], p.shown[known].offset = p.keys.hash(key), offset
+		known++
+	}
+	return known
 }
 
 // eachBatch visits the batches of a segment.
@@ -202,6 +227,7 @@ func (p *pass) eachBatch(ctx context.Context, s Segment, visit func(record.Batch
 		if err := p.throttle(ctx, len(b)); err != nil {
 			return err
 		}
+		p.yield()
 		if err := visit(b); errors.Is(err, errStop) {
 			return nil
 		} else if err != nil {
@@ -220,6 +246,12 @@ func (p *pass) throttle(ctx context.Context, bytes int) error {
 		return err
 	}
 	return p.opts.Throttle(ctx, bytes)
+}
+
+func (p *pass) yield() {
+	if p.opts.Yield != nil {
+		p.opts.Yield()
+	}
 }
 
 func (p *pass) progress() {

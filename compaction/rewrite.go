@@ -13,7 +13,6 @@ type writing struct {
 	transactions *transactions
 	producers    map[int64]storage.LastRecord
 	horizon      int64 // for tombstones and markers that have none yet
-	keepMapped   func(*record.Record) bool
 	sink         Sink
 	changed      bool // what is written of the group is not what was read
 
@@ -37,7 +36,6 @@ func (p *pass) rewrite(ctx context.Context) error {
 		transactions: newTransactions(aborted, start),
 		producers:    p.log.LastRecordsOfProducers(),
 		horizon:      later(p.opts.Now, p.view.Settings.DeleteRetentionMs),
-		keepMapped:   p.keepMapped,
 	}
 	for _, segments := range groups {
 		if err := p.rewriteGroup(ctx, segments); err != nil {
@@ -109,12 +107,13 @@ func (p *pass) judge(b record.Batch) (record.FilterOptions, error) {
 	horizonCame := b.HasDeleteHorizon() && b.BaseTimestamp() <= p.opts.Now
 	opts := record.FilterOptions{
 		DeleteHorizon: w.horizon,
+		Level:         p.view.Settings.level(b.Codec()),
 		RetainEmpty:   b.NextOffset() == p.stats.TargetOffset || p.isLastOfProducer(b),
 	}
 	if !b.IsControl() {
 		if !w.transactions.data(b) {
 			w.baseOffset, w.tombstonesGo = b.BaseOffset(), horizonCame
-			opts.Keep = w.keepMapped
+			opts.Choose = p
 		}
 		return opts, nil
 	}
@@ -126,12 +125,10 @@ func (p *pass) judge(b record.Batch) (record.FilterOptions, error) {
 		w.sink.KeepAborted(*marker.aborted)
 	}
 	if !marker.idle || !horizonCame {
-		opts.Keep, opts.NeedsHorizon = keepAll, marker.idle
+		opts.Choose, opts.NeedsHorizon = record.All{}, marker.idle
 	}
 	return opts, nil
 }
-
-func keepAll(*record.Record) bool { return true }
 
 // isLastOfProducer tells whether a batch has the last sequence number of a live producer, or, where it has none, the
 // epoch. Without its records it is enough to know both again when the state of producers is made from the log.
@@ -149,21 +146,33 @@ func (p *pass) isLastOfProducer(b record.Batch) bool {
 	return b.IsControl() && b.ProducerEpoch() == last.Epoch
 }
 
-// keepMapped decides about a record: what the map does not reach is kept, and else the last one of its key, until the
+// See implements record.Chooser.
+func (p *pass) See(at int, r *record.Record) {
+	shown := &p.shown[at]
+	*shown = shownRecord{
+		offset: p.writing.baseOffset + int64(r.OffsetDelta), hasKey: r.Key != nil, tombstone: r.Value == nil,
+	}
+	if shown.hasKey {
+		p.hashes[at] = p.keys.hash(r.Key)
+	}
+}
+
+// Choose implements record.Chooser: what the map does not reach is kept, and else the last record of its key, until the
 // delete horizon if it is a tombstone.
-func (p *pass) keepMapped(r *record.Record) bool {
-	offset := p.writing.baseOffset + int64(r.OffsetDelta)
-	if offset >= p.mapped {
-		return true
+func (p *pass) Choose(keep []bool) {
+	p.yield()
+	p.keys.touch(p.hashes[:len(keep)]) // of a record without a key it is some other hash
+	for i := range keep {
+		switch shown := &p.shown[i]; {
+		case shown.offset >= p.mapped:
+			keep[i] = true
+		case !shown.hasKey:
+			p.stats.WithoutKey++
+		case shown.tombstone && p.writing.tombstonesGo:
+		default:
+			keep[i] = p.keys.last(p.hashes[i]) <= shown.offset
+		}
 	}
-	if r.Key == nil {
-		p.stats.WithoutKey++
-		return false
-	}
-	if r.Value == nil && p.writing.tombstonesGo {
-		return false
-	}
-	return p.keys.last(r.Key) <= offset
 }
 
 func (p *pass) flush(ctx context.Context) error {

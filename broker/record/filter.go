@@ -13,6 +13,41 @@ type Filter struct {
 	compressor compressor
 	kept       []span // of the encoded records
 	encoded    []byte // the records that are kept, if they are to be compressed
+	shown      [ChooserRecords]shownRecord
+	keep       [ChooserRecords]bool
+}
+
+// ChooserRecords is how many records a Chooser is shown at most before it has to decide about them.
+const ChooserRecords = 128
+
+// Chooser decides which records of a batch are kept. It is shown some of them, one after the other, and then decides
+// about them together, so that it can look up at once what it needs to know of all of them; then it is shown the next
+// ones.
+type Chooser interface {
+	// See is shown a record, valid until it returns, and its place among those that are decided about together.
+	See(at int, r *Record)
+	// Choose sets keep, which is false for each of the records that were shown, for those that are kept.
+	Choose(keep []bool)
+}
+
+// All is the Chooser that keeps every record.
+type All struct{}
+
+// See implements Chooser.
+func (All) See(int, *Record) {}
+
+// Choose implements Chooser.
+func (All) Choose(keep []bool) {
+	for i := range keep {
+		keep[i] = true
+	}
+}
+
+// shownRecord is what is needed of a record after the Chooser has seen it.
+type shownRecord struct {
+	encoded   span
+	timestamp int64
+	tombstone bool
 }
 
 // span is a range of encoded records, [start, end).
@@ -20,8 +55,10 @@ type span struct{ start, end int }
 
 // FilterOptions say what is to become of one batch.
 type FilterOptions struct {
-	// Keep decides about a record. Nil keeps none, and the records are not even read.
-	Keep func(*Record) bool
+	// Choose decides about the records. Nil keeps none, and the records are not even read.
+	Choose Chooser
+	// Level is that of the batch's codec, on the scale of Recode; 0 is the codec's own default.
+	Level int
 	// RetainEmpty leaves a batch without records behind if none is kept, else nothing is left.
 	RetainEmpty bool
 	// DeleteHorizon is set in a batch that has none and of which a tombstone is kept (KIP-534): ms since 1970, from
@@ -41,10 +78,10 @@ type Filtered struct {
 // its range of offsets, producer, codec, attributes and leader epoch. The checksum is not verified. An error is a
 // *CorruptError, and dst is as it was.
 func (f *Filter) Append(dst []byte, b Batch, opts FilterOptions) ([]byte, Filtered, error) {
-	if opts.Keep == nil {
+	if opts.Choose == nil {
 		return appendEmpty(dst, b, opts)
 	}
-	verdict, err := f.decide(b, opts.Keep)
+	verdict, err := f.decide(b, opts.Choose)
 	if err != nil {
 		return dst, Filtered{}, err
 	}
@@ -56,7 +93,7 @@ func (f *Filter) Append(dst []byte, b Batch, opts FilterOptions) ([]byte, Filter
 		return append(dst, b...), Filtered{Records: verdict.records, Unchanged: true}, nil
 	}
 	start := len(dst)
-	dst = f.appendKept(dst, b, setHorizon, opts.DeleteHorizon)
+	dst = f.appendKept(dst, b, setHorizon, opts)
 	rewritten := Batch(dst[start:])
 	binary.BigEndian.PutUint32(rewritten[atCount:], uint32(verdict.records))
 	if b.TimestampType() == CreateTime {
@@ -80,39 +117,54 @@ type verdict struct {
 }
 
 // decide notes in kept what is kept; neighbours share a span.
-func (f *Filter) decide(b Batch, keep func(*Record) bool) (verdict, error) {
+func (f *Filter) decide(b Batch, choose Chooser) (verdict, error) {
 	v := verdict{maxTimestamp: NoTimestamp}
 	f.kept = f.kept[:0]
 	if err := f.records.Reset(b); err != nil {
 		return v, err
 	}
-	all := len(f.records.encoded)
-	base := b.BaseTimestamp()
-	for start := 0; f.records.Next(); {
-		end := all - len(f.records.records.piece)
-		r := &f.records.record
-		if keep(r) {
-			v.records++
-			v.tombstones = v.tombstones || r.Value == nil
-			v.maxTimestamp = max(v.maxTimestamp, base+r.TimestampDelta)
-			f.keep(start, end)
+	for shown := len(f.shown); shown == len(f.shown); {
+		shown = f.show(b.BaseTimestamp(), choose)
+		keep := f.keep[:shown]
+		clear(keep)
+		choose.Choose(keep)
+		for i, kept := range keep {
+			if r := &f.shown[i]; kept {
+				v.records++
+				v.tombstones = v.tombstones || r.tombstone
+				v.maxTimestamp = max(v.maxTimestamp, r.timestamp)
+				f.noteKept(r.encoded)
+			}
 		}
-		start = end
 	}
 	return v, f.records.Err()
 }
 
-func (f *Filter) keep(start, end int) {
-	if last := len(f.kept) - 1; last >= 0 && f.kept[last].end == start {
-		f.kept[last].end = end
+// show shows the next records, and counts them; fewer than there could be are the last.
+func (f *Filter) show(baseTimestamp int64, choose Chooser) (shown int) {
+	position := func() int { return len(f.records.encoded) - len(f.records.records.piece) }
+	for start := position(); shown < len(f.shown) && f.records.Next(); shown++ {
+		r, end := &f.records.record, position()
+		f.shown[shown] = shownRecord{
+			encoded: span{start, end}, timestamp: baseTimestamp + r.TimestampDelta, tombstone: r.Value == nil,
+		}
+		choose.See(shown, r)
+		start = end
+	}
+	return shown
+}
+
+func (f *Filter) noteKept(encoded span) {
+	if last := len(f.kept) - 1; last >= 0 && f.kept[last].end == encoded.start {
+		f.kept[last].end = encoded.end
 		return
 	}
-	f.kept = append(f.kept, span{start, end})
+	f.kept = append(f.kept, encoded)
 }
 
 // appendKept appends header and records that are kept. The offsets are relative to a base that stays, so the encoded
 // records are copied as they are, unless their timestamps become relative to a delete horizon.
-func (f *Filter) appendKept(dst []byte, b Batch, setHorizon bool, horizon int64) []byte {
+func (f *Filter) appendKept(dst []byte, b Batch, setHorizon bool, opts FilterOptions) []byte {
 	header := len(dst)
 	dst = append(dst, b[:HeaderSize]...)
 	codec := b.Codec()
@@ -122,9 +174,9 @@ func (f *Filter) appendKept(dst []byte, b Batch, setHorizon bool, horizon int64)
 	}
 	shift := int64(0)
 	if setHorizon {
-		shift = b.BaseTimestamp() - horizon
+		shift = b.BaseTimestamp() - opts.DeleteHorizon
 		dst[header+atAttributes+1] |= deleteHorizonBit
-		binary.BigEndian.PutUint64(dst[header+atBaseTimestamp:], uint64(horizon))
+		binary.BigEndian.PutUint64(dst[header+atBaseTimestamp:], uint64(opts.DeleteHorizon))
 	}
 	for _, s := range f.kept {
 		if records := f.records.encoded[s.start:s.end]; setHorizon {
@@ -140,7 +192,7 @@ func (f *Filter) appendKept(dst []byte, b Batch, setHorizon bool, horizon int64)
 	if cap(into) > maxKeptRecords {
 		f.encoded = nil
 	}
-	dst, err := f.compressor.append(dst, into, codec, DefaultLevel)
+	dst, err := f.compressor.append(dst, into, codec, opts.Level)
 	invariant.Check(err == nil, "compress into memory with %s: %v", codec, err)
 	return dst
 }

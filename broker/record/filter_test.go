@@ -19,15 +19,25 @@ func mixed(codec Codec) Batch {
 	return builder.Build()
 }
 
-func keepKeys(keys string) func(*Record) bool {
-	return func(r *Record) bool { return bytes.Contains([]byte(keys), r.Key) }
+// keepIf chooses one record after the other.
+type keepIf struct {
+	keep    func(*Record) bool
+	verdict [ChooserRecords]bool
+}
+
+func (k *keepIf) See(at int, r *Record) { k.verdict[at] = k.keep(r) }
+
+func (k *keepIf) Choose(keep []bool) { copy(keep, k.verdict[:]) }
+
+func keepKeys(keys string) Chooser {
+	return &keepIf{keep: func(r *Record) bool { return bytes.Contains([]byte(keys), r.Key) }}
 }
 
 func TestFilteredBatchesAreWhatTheGoldenFilesHold(t *testing.T) {
 	var filter Filter
 	for name, opts := range map[string]FilterOptions{
-		"filter-some":    {Keep: keepKeys("ac"), DeleteHorizon: 9000},
-		"filter-horizon": {Keep: keepKeys("bc"), DeleteHorizon: 9000},
+		"filter-some":    {Choose: keepKeys("ac"), DeleteHorizon: 9000},
+		"filter-horizon": {Choose: keepKeys("bc"), DeleteHorizon: 9000},
 		"filter-empty":   {RetainEmpty: true, DeleteHorizon: 9000},
 	} {
 		out, _, err := filter.Append(nil, mixed(None), opts)
@@ -50,9 +60,9 @@ func TestRecordsThatAreKeptAreWhatTheyWere(t *testing.T) {
 					want = append(want, line)
 				}
 			}
-			keep := func(*Record) bool { index++; return mask>>index&1 != 0 }
+			keep := &keepIf{keep: func(*Record) bool { index++; return mask>>index&1 != 0 }}
 			prefix := []byte("before")
-			out, filtered, err := filter.Append(prefix, b, FilterOptions{Keep: keep, RetainEmpty: true, DeleteHorizon: 9000})
+			out, filtered, err := filter.Append(prefix, b, FilterOptions{Choose: keep, RetainEmpty: true, DeleteHorizon: 9000})
 			if err != nil || !bytes.HasPrefix(out, prefix) || int(filtered.Records) != len(want) {
 				t.Fatalf("%s, %b: %+v, %v", codec, mask, filtered, err)
 			}
@@ -74,11 +84,11 @@ func TestRecordsThatAreKeptAreWhatTheyWere(t *testing.T) {
 func TestABatchOfWhichAllIsKeptIsCopied(t *testing.T) {
 	var filter Filter
 	for _, codec := range allCodecs {
-		horizon, _, err := filter.Append(nil, mixed(codec), FilterOptions{Keep: keepKeys("abc"), DeleteHorizon: 9000})
+		horizon, _, err := filter.Append(nil, mixed(codec), FilterOptions{Choose: keepKeys("abc"), DeleteHorizon: 9000})
 		if err != nil || Batch(horizon).BaseTimestamp() != 9000 {
 			t.Fatal(err)
 		}
-		again, filtered, err := filter.Append(nil, horizon, FilterOptions{Keep: keepKeys("abc"), DeleteHorizon: 10_000})
+		again, filtered, err := filter.Append(nil, horizon, FilterOptions{Choose: keepKeys("abc"), DeleteHorizon: 10_000})
 		if err != nil || !filtered.Unchanged || !bytes.Equal(again, horizon) {
 			t.Errorf("%s: %+v, %v", codec, filtered, err)
 		}
@@ -89,12 +99,69 @@ func TestABatchOfWhichAllIsKeptIsCopied(t *testing.T) {
 	}
 }
 
+// A batch of more records than are decided about at once, and one of just as many.
+func TestBatchesOfManyRecordsAreChosenFrom(t *testing.T) {
+	var filter Filter
+	for _, count := range []int{ChooserRecords - 1, ChooserRecords, ChooserRecords + 1, 3*ChooserRecords + 7} {
+		builder := NewBuilder(PlainProducer())
+		for i := range count {
+			builder.Append(int64(1000+i), fmt.Appendf(nil, "%d", i), []byte("value"))
+		}
+		b := builder.Build()
+		all := describeAll(t, b)
+		var want []string
+		for i := 0; i < len(all); i += 3 {
+			want = append(want, all[i])
+		}
+		third := &keepIf{keep: func(r *Record) bool { return r.OffsetDelta%3 == 0 }}
+		out, filtered, err := filter.Append(nil, b, FilterOptions{Choose: third})
+		if err != nil || int(filtered.Records) != len(want) {
+			t.Fatalf("%d records: %+v, %v", count, filtered, err)
+		}
+		if got := describeAll(t, out); !slices.Equal(got, want) {
+			t.Errorf("%d records: %d are left instead of %d", count, len(got), len(want))
+		}
+		last := int64(1000 + (count-1)/3*3)
+		if got := Batch(out).MaxTimestamp(); got != last {
+			t.Errorf("%d records: the largest timestamp is %d instead of %d", count, got, last)
+		}
+		whole, filtered, err := filter.Append(nil, b, FilterOptions{Choose: All{}})
+		if err != nil || !filtered.Unchanged || !bytes.Equal(whole, b) {
+			t.Errorf("%d records, all kept: %+v, %v", count, filtered, err)
+		}
+	}
+}
+
+// A topic's level is used where a batch is written anew.
+func TestFilteredBatchesAreCompressedAtTheLevelAskedFor(t *testing.T) {
+	options := PlainProducer()
+	options.Codec = Gzip
+	builder := NewBuilder(options)
+	for i := range 400 {
+		builder.Append(1000, fmt.Appendf(nil, "key %d", i*i), fmt.Appendf(nil, "a value that repeats itself %d", i))
+	}
+	b := builder.Build()
+	size := map[int]int{}
+	for _, level := range []int{1, 9} {
+		var filter Filter
+		keep := &keepIf{keep: func(r *Record) bool { return r.OffsetDelta > 0 }}
+		out, _, err := filter.Append(nil, b, FilterOptions{Choose: keep, Level: level})
+		if err != nil {
+			t.Fatal(err)
+		}
+		size[level] = len(out)
+	}
+	if size[9] >= size[1] {
+		t.Errorf("%d bytes at level 9, %d at level 1", size[9], size[1])
+	}
+}
+
 func TestADamagedBatchIsNotFiltered(t *testing.T) {
 	var filter Filter
 	for _, codec := range allCodecs {
 		b := mixed(codec)
 		b = b[:len(b)-3]
-		out, _, err := filter.Append([]byte("x"), b, FilterOptions{Keep: keepKeys("a")})
+		out, _, err := filter.Append([]byte("x"), b, FilterOptions{Choose: keepKeys("a")})
 		var corrupt *CorruptError
 		if !errors.As(err, &corrupt) || string(out) != "x" {
 			t.Errorf("%s: %q, %v", codec, out, err)
@@ -108,11 +175,11 @@ func TestBatchesAreFilteredWithoutAllocation(t *testing.T) {
 	}
 	var filter Filter
 	index := 0
-	keep := func(*Record) bool { index++; return index%2 == 0 }
+	keep := &keepIf{keep: func(*Record) bool { index++; return index%2 == 0 }}
 	for codec, most := range map[Codec]float64{None: 0, LZ4: 1, Zstd: 2} {
 		b, out := request(16<<10, codec), make([]byte, 0, 64<<10)
 		got := testing.AllocsPerRun(20, func() {
-			if _, _, err := filter.Append(out, b, FilterOptions{Keep: keep}); err != nil {
+			if _, _, err := filter.Append(out, b, FilterOptions{Choose: keep}); err != nil {
 				t.Fatal(err)
 			}
 		})
@@ -142,8 +209,8 @@ func FuzzFilter(f *testing.F) {
 			}
 		}
 		var filter Filter
-		keep := func(r *Record) bool { return (b.BaseOffset()+int64(r.OffsetDelta))%2 == 0 }
-		out, _, err := filter.Append(nil, b, FilterOptions{Keep: keep, RetainEmpty: true, DeleteHorizon: 5})
+		keep := &keepIf{keep: func(r *Record) bool { return (b.BaseOffset()+int64(r.OffsetDelta))%2 == 0 }}
+		out, _, err := filter.Append(nil, b, FilterOptions{Choose: keep, RetainEmpty: true, DeleteHorizon: 5})
 		if (err == nil) != (it.Err() == nil) {
 			t.Fatalf("%v to filter, %v to read", err, it.Err())
 		}
