@@ -36,6 +36,9 @@ type Options struct {
 	Find func(tp kafka.TopicPartition) Log
 	// Roll seals the active segment of a log, so that a forced pass reaches what was written last.
 	Roll func(tp kafka.TopicPartition) error
+	// NewYield makes what a worker calls every few records to give way to requests, and what releases it; nil never gives
+	// way.
+	NewYield func() (yield, release func(), err error)
 	// Directory names the log directory of a log, for metrics.
 	Directory func(tp kafka.TopicPartition) string
 	// MaxPartitionSeries is how many logs may have series of their own; with more of them there are none.
@@ -51,7 +54,7 @@ type Cleaner struct {
 
 	mu      sync.Mutex // guards the fields below
 	config  Config
-	changed chan struct{} // closed when the config has changed: the workers begin anew
+	changed chan struct{} // closed when the workers must begin anew
 	woken   chan struct{} // closed when a worker should look at once
 	logs    map[kafka.TopicPartition]*logState
 }
@@ -81,20 +84,38 @@ func New(options Options) *Cleaner {
 	return c
 }
 
-// SetConfig takes over new settings. Where the pool itself changes the passes under way begin anew: they have changed
-// nothing that is not whole.
+// SetConfig takes over new settings. Where there are other workers now, or they have another share of the memory, the
+// passes under way begin anew: they have changed nothing that is not whole. The budget and the time between two looks
+// are taken over by passes and workers as they are.
 func (c *Cleaner) SetConfig(config Config) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if config == c.config {
+	before := c.config
+	if config == before {
 		return
 	}
-	if config.MaxBytesPerSecond != c.config.MaxBytesPerSecond {
+	c.config = config
+	if config.MaxBytesPerSecond != before.MaxBytesPerSecond {
 		c.throttle.set(config.MaxBytesPerSecond)
 	}
-	c.config = config
-	close(c.changed)
-	c.changed = make(chan struct{})
+	if config.workers() != before.workers() {
+		close(c.changed)
+		c.changed = make(chan struct{})
+		return
+	}
+	c.wake() // who rests may have rested for long enough
+}
+
+// workers is the part of the settings that the workers are made by.
+func (c Config) workers() Config {
+	c.MaxBytesPerSecond, c.Backoff = 0, 0
+	return c
+}
+
+// wake has the workers that rest look at once; it needs mu.
+func (c *Cleaner) wake() {
+	close(c.woken)
+	c.woken = make(chan struct{})
 }
 
 // Run cleans until ctx ends.
@@ -133,7 +154,7 @@ func (c *Cleaner) work(ctx context.Context, config Config) {
 	defer timer.Stop()
 	for {
 		c.mu.Lock()
-		woken := c.woken
+		woken, backoff := c.woken, c.config.Backoff
 		c.mu.Unlock()
 		if tp, log, found := c.pick(time.Now()); found {
 			if memory == nil {
@@ -146,7 +167,7 @@ func (c *Cleaner) work(ctx context.Context, config Config) {
 			continue
 		}
 		memory = nil
-		timer.Reset(config.Backoff)
+		timer.Reset(backoff)
 		select {
 		case <-ctx.Done():
 			return
@@ -246,11 +267,23 @@ func (c *Cleaner) forget(partitions []kafka.TopicPartition) {
 	}
 }
 
+// giveWay is how a pass gives way to requests. Without descriptors it does not, and is in their way a little more.
+func (c *Cleaner) giveWay() (yield, release func()) {
+	if c.options.NewYield != nil {
+		if yield, release, err := c.options.NewYield(); err == nil {
+			return yield, release
+		}
+	}
+	return nil, func() {}
+}
+
 // clean makes one pass over a log that pick has marked.
 func (c *Cleaner) clean(ctx context.Context, tp kafka.TopicPartition, log Log, memory *workspace) {
 	started := time.Now()
+	yield, release := c.giveWay()
+	defer release()
 	stats, err := clean(ctx, log, memory, passOptions{
-		Now: started.UnixMilli(), Throttle: c.throttle.take,
+		Now: started.UnixMilli(), Throttle: c.throttle.take, Yield: yield,
 		Progress: func(stats Stats) {
 			c.mu.Lock()
 			defer c.mu.Unlock()
@@ -337,8 +370,7 @@ func (c *Cleaner) Compact(tp kafka.TopicPartition) error {
 	defer c.mu.Unlock()
 	state := c.state(tp)
 	state.forced, state.failure = true, nil
-	close(c.woken)
-	c.woken = make(chan struct{})
+	c.wake()
 	return nil
 }
 

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/firnlog/firn/broker/record"
 	"github.com/firnlog/firn/broker/storage"
@@ -229,6 +230,70 @@ func TestASettingChangesThePoolWithoutARestart(t *testing.T) {
 			synctest.Wait()
 			if status := p.status(t, "t"); status.Passes != 1 {
 				t.Errorf("after it got workers: %+v", status)
+			}
+		})
+	})
+}
+
+// A pass under way goes on when the budget or the time between two looks changes, and by the new budget at once; one
+// that works with too much memory now begins anew.
+func TestASettingThatDoesNotConcernThemLeavesPassesAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		config := poolConfig()
+		config.MaxBytesPerSecond = 100
+		log := logOf(record.None, 20_000, 5, 4, 20)
+		p := newPool(config, map[string]*memLog{"t": log})
+		p.running(t, func() {
+			failed := func() float64 { return testutil.ToFloat64(p.metrics.passes.WithLabelValues("failed")) }
+			time.Sleep(time.Second)
+			synctest.Wait()
+			if !p.status(t, "t").Running {
+				t.Fatal("no pass is under way")
+			}
+			config.Backoff = time.Second
+			p.SetConfig(config)
+			synctest.Wait()
+			config.MaxBytesPerSecond = 200
+			p.SetConfig(config)
+			synctest.Wait()
+			if !p.status(t, "t").Running || failed() != 0 {
+				t.Fatalf("the pass was given up: %+v", p.status(t, "t"))
+			}
+			config.DedupeBufferBytes *= 2
+			p.SetConfig(config)
+			synctest.Wait()
+			if !p.status(t, "t").Running || failed() != 1 {
+				t.Fatalf("%v passes were given up for another memory, want 1", failed())
+			}
+			config.MaxBytesPerSecond = math.MaxFloat64
+			p.SetConfig(config)
+			synctest.Wait()
+			if status := p.status(t, "t"); status.Passes != 1 || failed() != 1 {
+				t.Errorf("without a budget: %+v, %v given up", status, failed())
+			}
+		})
+	})
+}
+
+// Who rests does so for as long as is set now.
+func TestAShorterBackoffIsTakenOverByWorkersThatRest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		config := poolConfig()
+		config.Backoff = 24 * time.Hour
+		clean := dirtyLog()
+		clean.settings.MinDirtyRatio = 1
+		p := newPool(config, map[string]*memLog{"t": clean})
+		p.running(t, func() {
+			time.Sleep(time.Hour)
+			synctest.Wait()
+			p.logs["t"].mu.Lock()
+			clean.settings.MinDirtyRatio = 0.5
+			p.logs["t"].mu.Unlock()
+			config.Backoff = time.Second
+			p.SetConfig(config)
+			synctest.Wait()
+			if status := p.status(t, "t"); status.Passes != 1 {
+				t.Errorf("it waits for the next day: %+v", status)
 			}
 		})
 	})
