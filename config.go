@@ -180,6 +180,8 @@ type TierConfig struct {
 	FetchConcurrency, FetchQueue int
 	// FetchMemoryBytes bounds what has been and what is being read (firn.tier.fetch.memory.bytes, 128 MiB).
 	FetchMemoryBytes int64
+	// CacheBytes bounds the files of what is read again and again (firn.tier.cache.bytes, 10 GiB; 0: there are none).
+	CacheBytes int64
 	// ReadAheadBytes bounds what is read ahead of one reader (firn.tier.read.ahead.bytes, 32 MiB).
 	ReadAheadBytes int64
 	// FetchMaxWait is how long a fetch waits for the object store (remote.fetch.max.wait.ms, 500 ms).

@@ -178,10 +178,26 @@ func (r *reader) tier() TierConfig {
 		FetchConcurrency:   int(r.int("remote.log.reader.threads")),
 		FetchQueue:         int(r.int("remote.log.reader.max.pending.tasks")),
 		FetchMemoryBytes:   r.long("firn.tier.fetch.memory.bytes"),
+		CacheBytes:         r.cacheBytes(),
 		ReadAheadBytes:     r.long("firn.tier.read.ahead.bytes"),
 		FetchMaxWait:       r.milliseconds("remote.fetch.max.wait.ms"),
 		ListOffsetsTimeout: r.milliseconds("remote.list.offsets.request.timeout.ms"),
 	}
+}
+
+// usualCacheBytes is what the disk cache has unless somebody says more.
+const usualCacheBytes = 10 << 30
+
+// cacheBytes resolves -1: what lies in a folder need not be copied to another one.
+func (r *reader) cacheBytes() int64 {
+	bytes := r.long("firn.tier.cache.bytes")
+	if bytes >= 0 {
+		return bytes
+	}
+	if store, _ := r.lookup("firn.object.store"); strings.HasPrefix(store, "file:") {
+		return 0
+	}
+	return usualCacheBytes
 }
 
 func (r *reader) lookup(name string) (value string, explicit bool) {

@@ -432,6 +432,7 @@ func changed() map[string]string {
 		"firn.http.pprof": "true", "firn.log.dirs.reserve.bytes": "5", "firn.metrics.partitions.max": "5", "firn.log.flush.policy": "os",
 		"firn.object.store": "s3://b", "firn.remote.storage.default": "true", "firn.record.validation": "header", "firn.socket.max.answer.bytes": "5",
 		"firn.socket.max.requests.in.flight": "5", "firn.tier.fetch.memory.bytes": "999999999",
+		"firn.tier.cache.bytes": "5",
 		"firn.tier.gc.grace.ms": "5", "firn.tier.read.ahead.bytes": "5", "firn.tier.reservation.ms": "999999",
 		"firn.tier.upload.deadline.ms": "5000", "listener.security.protocol.map": "PLAINTEXT:SSL",
 		"log.cleaner.backoff.ms": "5", "log.cleaner.dedupe.buffer.size": "5000000", "log.cleaner.delete.retention.ms": "5",

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"path"
 	"path/filepath"
 	"time"
 
@@ -22,7 +23,9 @@ import (
 	"github.com/firnlog/firn/metastore/command"
 	"github.com/firnlog/firn/metastore/controller"
 	"github.com/firnlog/firn/metastore/image"
+	"github.com/firnlog/firn/metastore/state"
 	"github.com/firnlog/firn/tiering"
+	"github.com/firnlog/firn/tiering/cache"
 	"github.com/firnlog/firn/tiering/segment"
 )
 
@@ -37,6 +40,12 @@ func (n *Node) openTier(ctx context.Context) error {
 		Logger: n.logger, Registerer: n.deps.Registry,
 		BrokerID: n.config.NodeID, ClusterID: n.meta.Image().ClusterID,
 		Bucket: n.bucket, Metadata: n.meta, Garbage: n.meta, Logs: n.logs, Layers: n.layers,
+		Cache: cache.New(cache.Options{
+			Logger: n.logger, Registerer: n.deps.Registry, FS: n.deps.FS, Dir: path.Join(n.config.DataDir, "cache"),
+			Store: n.state.Space(state.SpaceCache), SyncStore: n.state.Flush,
+			// Producers are turned away while less than the reserve is free: the cache leaves as much again.
+			Bytes: tier.CacheBytes, LeaveBytes: 2 * n.config.Log.ReserveBytes,
+		}),
 		Config: tiering.Config{
 			TaskInterval:      tier.TaskInterval,
 			UploadConcurrency: live.uploads,
@@ -102,6 +111,7 @@ func (n *Node) openReplicas(context.Context) error {
 	n.meta.Watch(n.replicas.Apply)
 	n.meta.Watch(n.tier.Apply)
 	n.meta.Watch(n.applyCoordinators)
+	n.run("cold reads", n.replicas.Run)
 	n.run("groups", n.groups.Run)
 	n.run("transactions", n.transactions.Run)
 	n.run("tiering", n.tier.Run)

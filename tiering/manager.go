@@ -52,7 +52,7 @@ func New(options Options) *Manager {
 	})
 	m.reader = fetch.New(fetch.Options{
 		Logger: options.Logger, Registerer: options.Registerer, ClusterID: options.ClusterID,
-		Bucket: options.Bucket, Metadata: options.Metadata, Local: m.localLog,
+		Bucket: options.Bucket, Metadata: options.Metadata, Local: m.localLog, Cache: options.Cache,
 		Concurrency: cfg.FetchConcurrency, Queue: cfg.FetchQueue,
 		MemoryBytes: cfg.FetchMemoryBytes, ReadAheadBytes: cfg.ReadAheadBytes,
 	})
@@ -78,6 +78,9 @@ func (m *Manager) Run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { m.supervise(ctx); return nil })
 	group.Go(func() error { m.reader.Run(ctx); return nil })
+	if m.options.Cache != nil {
+		group.Go(func() error { return m.options.Cache.Run(ctx) })
+	}
 	group.Go(func() error { m.collector.Run(ctx); return nil })
 	return group.Wait()
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/firnlog/firn/internal/kafka"
 	"github.com/firnlog/firn/metastore/command"
 	"github.com/firnlog/firn/metastore/image"
+	"github.com/firnlog/firn/tiering/cache"
 	"github.com/firnlog/firn/tiering/gc"
 	"github.com/firnlog/firn/tiering/objectstore"
 )
@@ -42,6 +43,7 @@ type Options struct {
 	Metadata   Metadata
 	Garbage    gc.Source // what may be deleted from the bucket; metastore.Store knows
 	Logs       Logs
+	Cache      *cache.Cache // of what is read; nil keeps nothing on the disk. Run runs it
 	// Layers are the broker's settings below those of a topic.
 	Layers func(*image.Image) config.BrokerLayers
 	Config Config

@@ -39,6 +39,9 @@ func ownRows() []row {
 			"Milliseconds that an object stays after the last reference to it went, since readers may hold it."},
 		{"firn.tier.fetch.memory.bytes", Long, "134217728", ReadOnly, atLeast(8 << 20), Acts,
 			"Bytes of memory for what was read from the object store and for what is being read."},
+		{"firn.tier.cache.bytes", Long, "-1", ReadOnly, atLeast(-1), Acts,
+			"Bytes of local disk for what is read from the object store again and again; 0 keeps nothing there. -1 is 10 GiB, " +
+				"or nothing if the object store is a folder."},
 		{"firn.tier.read.ahead.bytes", Long, "33554432", ReadOnly, atLeast(0), Acts,
 			"Largest number of bytes that are read from the object store ahead of one reader."},
 	}
