@@ -107,7 +107,7 @@ var imports = []importRow{
 const (
 	raftLibrary   = "github.com/hashicorp/raft"
 	pebbleAndRaft = raftLibrary + " github.com/cockroachdb/pebble"
-	buckets       = "github.com/aws" // SDKs of object stores
+	buckets       = "github.com/aws github.com/minio/minio-go" // SDKs of object stores
 )
 
 func TestPackagesImportOnlyWhatTheTableAllows(t *testing.T) {

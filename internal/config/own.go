@@ -14,7 +14,8 @@ func ownRows() []row {
 		{"firn.http.pprof", Boolean, "false", ReadOnly, nil, Acts,
 			"Whether the HTTP listener also serves Go's profiles under /debug/pprof."},
 		{"firn.object.store", String, "file://./firn-data/bucket", ReadOnly, notEmpty, Acts,
-			"URL of the object store: s3://BUCKET/PREFIX?endpoint=URL&path_style=true&region=NAME, or file:///DIRECTORY."},
+			"URL of the object store: s3://BUCKET/PREFIX?endpoint=URL&path_style=true&region=NAME, minio:// likewise, or " +
+				"file:///DIRECTORY."},
 		{"firn.remote.storage.default", Boolean, "false", ReadOnly, nil, Acts,
 			"Whether a new topic that does not say otherwise, and whose settings allow it, gets remote.storage.enable=true; " +
 				"true where firn.object.store is set. Internal topics never do."},
@@ -37,6 +38,8 @@ func ownRows() []row {
 			"Milliseconds for which the name of an upload is reserved; what was uploaded under a lapsed one is removed."},
 		{"firn.tier.gc.grace.ms", Long, "900000", ReadOnly, atLeast(0), Acts,
 			"Milliseconds that an object stays after the last reference to it went, since readers may hold it."},
+		{"firn.tier.checkpoint.interval.ms", Long, "60000", ReadOnly, atLeast(1000), Acts,
+			"Milliseconds between two checkpoints of the cluster in the object store, if anything has changed."},
 		{"firn.tier.fetch.memory.bytes", Long, "134217728", ReadOnly, atLeast(8 << 20), Acts,
 			"Bytes of memory for what was read from the object store and for what is being read."},
 		{"firn.tier.cache.bytes", Long, "-1", ReadOnly, atLeast(-1), Acts,

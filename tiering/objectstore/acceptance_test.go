@@ -34,8 +34,12 @@ func TestWrappersKeepThePromisesOfWhatTheyWrap(t *testing.T) {
 }
 
 func TestTheS3ClientKeepsThePromisesOfABucket(t *testing.T) {
-	objectstoretest.Run(t, objectstore.NewStandInBucket)
-	objectstoretest.RunLarge(t, objectstore.NewStandInBucket, 200_001)
+	for _, scheme := range []string{"s3", "minio"} {
+		t.Run(scheme, func(t *testing.T) {
+			objectstoretest.Run(t, objectstore.NewStandInBucket(scheme))
+			objectstoretest.RunLarge(t, objectstore.NewStandInBucket(scheme), 200_001)
+		})
+	}
 }
 
 // TestARealS3ServerKeepsThePromisesOfABucket needs a server: FIRN_TEST_S3 is the URL of a bucket (as for

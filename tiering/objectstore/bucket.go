@@ -44,6 +44,9 @@ type PutOptions struct {
 	// another one is refused with ErrChecksum and not stored.
 	CRC32C    uint32
 	HasCRC32C bool
+	// Sent is told, from several goroutines, how many more bytes have gone to the store, those of parts that are sent
+	// again included. Nil tells nobody. It must not block.
+	Sent func(bytes int64)
 }
 
 // Operation names a request to a store in errors, metrics and faults.

@@ -109,6 +109,9 @@ func copyChecked(ctx context.Context, file vfs.File, body io.ReaderAt, size int6
 		crc = crc32.Update(crc, castagnoli, block)
 		n, err := file.WriteAt(block, position)
 		position += int64(n)
+		if options.Sent != nil {
+			options.Sent(int64(n))
+		}
 		writeErr = err
 		return err
 	})

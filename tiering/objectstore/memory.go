@@ -64,6 +64,9 @@ func (m *Memory) Put(ctx context.Context, key string, body io.ReaderAt, size int
 	if got := crc32.Checksum(object, castagnoli); options.HasCRC32C && got != options.CRC32C {
 		return m.failure(OpPut, key, ErrChecksum, checksumMismatch(options.CRC32C, got))
 	}
+	if options.Sent != nil {
+		options.Sent(size)
+	}
 	_, err = m.store(OpPut, key, object, func() bool { return true })
 	return err
 }

@@ -1,19 +1,19 @@
 package objectstore
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
-	"net"
 	"net/http"
 	"net/url"
+	"os"
 	"slices"
 	"strings"
 	"time"
 
-	"github.com/aws/aws-sdk-go-v2/config"
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/firnlog/firn/internal/vfs"
@@ -21,7 +21,14 @@ import (
 
 // Accepted says which URLs Open takes.
 const Accepted = "s3://BUCKET/FOLDER?endpoint=https://HOST:PORT&region=NAME&path_style=true|false&checksum=on|off, " +
-	"file:///FOLDER, or mem: (for tests)"
+	"minio://BUCKET/FOLDER?endpoint=https://HOST:PORT with the same parameters, file:///FOLDER, or mem: (for tests)"
+
+// The schemes of stores that speak Amazon's protocol: they differ in the library that makes the requests, and with it
+// in where credentials are taken from.
+const (
+	schemeS3    = "s3"
+	schemeMinio = "minio"
+)
 
 // Dependencies is what a store needs of its surroundings.
 type Dependencies struct {
@@ -31,7 +38,7 @@ type Dependencies struct {
 	Rand       *rand.Rand // waits between attempts; the store guards it from then on
 	// Policy of retries. Zero: DefaultRetryPolicy.
 	Policy RetryPolicy
-	// Transport of s3:// requests, below the limiter. Nil: a TCP transport of the store's own.
+	// Transport of s3:// and minio:// requests, below the limiter. Nil: a TCP transport of the store's own.
 	Transport http.RoundTripper
 }
 
@@ -67,11 +74,15 @@ func open(ctx context.Context, text string, deps Dependencies) (*Store, error) {
 	if deps.Policy == (RetryPolicy{}) {
 		deps.Policy = DefaultRetryPolicy()
 	}
+	metrics, err := NewMetrics(deps.Registerer)
+	if err != nil {
+		return nil, err
+	}
 	store := &Store{logger: deps.Logger, retrier: NewRetrier(deps.Logger, deps.Rand, deps.Policy)}
 	var bucket Bucket
 	switch location.Scheme {
-	case "s3":
-		bucket, err = store.openS3(ctx, location, deps.Transport)
+	case schemeS3, schemeMinio:
+		bucket, err = store.openS3(ctx, location, deps.Transport, metrics)
 	case "file":
 		bucket, err = store.openDirectory(location, deps.FS)
 	case "mem":
@@ -82,7 +93,8 @@ func open(ctx context.Context, text string, deps Dependencies) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	return store, store.wrap(bucket, deps.Registerer)
+	store.wrap(bucket, metrics)
+	return store, nil
 }
 
 // withoutURL is a parse error without the URL in it, which may hold a secret.
@@ -95,16 +107,11 @@ func withoutURL(err error) error {
 }
 
 // wrap puts the wrappers on: metrics see each attempt, retries see whole keys, users see keys below the folder.
-func (s *Store) wrap(bucket Bucket, registerer prometheus.Registerer) error {
-	metrics, err := NewMetrics(registerer)
-	if err != nil {
-		return err
-	}
+func (s *Store) wrap(bucket Bucket, metrics *Metrics) {
 	s.retrier.retry = func(operation Operation) {
 		metrics.retries.WithLabelValues(s.label, string(operation)).Inc()
 	}
 	s.Bucket = NewPrefixed(NewRetrying(NewInstrumented(bucket, s.label, metrics), s.retrier), s.folder)
-	return nil
 }
 
 func (s *Store) openDirectory(location *url.URL, fsys vfs.FS) (Bucket, error) {
@@ -120,8 +127,10 @@ func (s *Store) openDirectory(location *url.URL, fsys vfs.FS) (Bucket, error) {
 	return directory, nil
 }
 
-func (s *Store) openS3(ctx context.Context, location *url.URL, transport http.RoundTripper) (Bucket, error) {
-	s3Config, err := parseS3URL(location)
+func (s *Store) openS3(ctx context.Context, location *url.URL, transport http.RoundTripper, metrics *Metrics) (
+	Bucket, error,
+) {
+	cfg, err := parseS3URL(location)
 	if err != nil {
 		return nil, err
 	}
@@ -131,37 +140,55 @@ func (s *Store) openS3(ctx context.Context, location *url.URL, transport http.Ro
 			return nil, fmt.Errorf("the folder in the object store's URL: %w", err)
 		}
 	}
-	var options []func(*config.LoadOptions) error
-	if s3Config.Region != "" {
-		options = append(options, config.WithRegion(s3Config.Region))
-	}
-	sdk, err := config.LoadDefaultConfig(ctx, options...)
-	if err != nil {
-		return nil, fmt.Errorf("read the configuration of AWS credentials: %w", err)
-	}
-	if s3Config.Region = sdk.Region; s3Config.Region == "" {
-		if s3Config.Endpoint == "" {
-			return nil, fmt.Errorf("no region for bucket %s: set region= in the URL or AWS_REGION", s3Config.Bucket)
-		}
-		s3Config.Region = defaultRegion
-	}
 	if transport == nil {
 		tcp := newTransport()
 		transport, s.closer = tcp, closeIdle{tcp}
 	}
-	s3Config.Transport = NewLimiter().Transport(transport)
-	s.s3 = NewS3(sdk, s3Config, s.retrier)
-	endpoint := s3Config.Endpoint
+	s.label = cfg.Scheme + "://" + cfg.Bucket
+	s.traffic = &traffic{next: transport, requests: metrics.http.MustCurryWith(prometheus.Labels{"bucket": s.label})}
+	cfg.Transport = NewLimiter().Transport(s.traffic)
+	library, credentials, err := connect(ctx, &cfg, transport, func(expires time.Time, err error) {
+		metrics.renewed(s.label, expires, err)
+	})
+	if err != nil {
+		return nil, err
+	}
+	s.s3 = newS3(library, credentials, cfg, s.retrier)
+	endpoint := cfg.Endpoint
 	if endpoint == "" {
 		endpoint = "of Amazon"
 	}
-	s.label = s.s3.name()
 	s.place = fmt.Sprintf("%s (endpoint %s, region %s)", strings.TrimSuffix(s.label+"/"+s.folder, "/"), endpoint,
-		s3Config.Region)
+		cfg.Region)
 	return s.s3, nil
 }
 
-// s3Parameters are the parameters of an s3:// URL.
+// connect makes the library that the URL asks for, with its credentials, and settles the region. What gives credentials
+// is asked over transport, beside the requests to the store.
+func connect(ctx context.Context, cfg *S3Config, transport http.RoundTripper, observe func(time.Time, error)) (
+	sdk, *credentialCache, error,
+) {
+	if cfg.Scheme == schemeMinio {
+		cfg.Region = cmp.Or(cfg.Region, os.Getenv("AWS_REGION"), defaultRegion)
+		credentials := newCredentialCache(minioCredentials(transport), observe)
+		library, err := newMinio(*cfg, credentials)
+		return library, credentials, err
+	}
+	region, fetch, err := loadAWS(ctx, cfg.Region)
+	if err != nil {
+		return nil, nil, err
+	}
+	if cfg.Region = region; region == "" {
+		if cfg.Endpoint == "" {
+			return nil, nil, fmt.Errorf("no region for bucket %s: set region= in the URL or AWS_REGION", cfg.Bucket)
+		}
+		cfg.Region = defaultRegion
+	}
+	credentials := newCredentialCache(fetch, observe)
+	return newAWS(*cfg, credentials), credentials, nil
+}
+
+// s3Parameters are the parameters of an s3:// or minio:// URL.
 var s3Parameters = []string{"endpoint", "region", "path_style", "checksum"}
 
 func parseS3URL(location *url.URL) (S3Config, error) {
@@ -179,10 +206,14 @@ func parseS3URL(location *url.URL) (S3Config, error) {
 			return S3Config{}, fmt.Errorf("the object store's URL has the parameter %q twice", name)
 		}
 	}
-	s3Config := S3Config{Bucket: location.Host, Endpoint: strings.TrimSuffix(parameters.Get("endpoint"), "/"),
-		Region: parameters.Get("region"), IdleTimeout: 15 * time.Second}
+	s3Config := S3Config{Scheme: location.Scheme, Bucket: location.Host,
+		Endpoint: strings.TrimSuffix(parameters.Get("endpoint"), "/"),
+		Region:   parameters.Get("region"), IdleTimeout: 15 * time.Second}
 	if s3Config.Bucket == "" || location.Port() != "" || location.Opaque != "" {
 		return S3Config{}, fmt.Errorf("the object store's URL names no bucket: %s", Accepted)
+	}
+	if s3Config.Endpoint == "" && s3Config.Scheme == schemeMinio {
+		return S3Config{}, fmt.Errorf("a minio:// URL needs endpoint=https://HOST:PORT: %s", Accepted)
 	}
 	if s3Config.Endpoint != "" {
 		endpoint, err := url.Parse(s3Config.Endpoint)
@@ -214,34 +245,4 @@ func switchOf(parameters url.Values, name, yes, no string, otherwise bool) (bool
 	default:
 		return false, fmt.Errorf("%s=%s in the object store's URL: it is %s or %s", name, value, yes, no)
 	}
-}
-
-const (
-	dialTimeout    = 5 * time.Second  // a host that takes longer is taken for away; the next attempt asks DNS anew
-	idleConnection = 90 * time.Second // less than what stores, and balancers before them, keep idle connections for
-	bufferBytes    = 256 << 10        // of each connection and direction: fewer system calls, and less CPU, per byte
-)
-
-func newTransport() *http.Transport {
-	dialer := &net.Dialer{Timeout: dialTimeout, KeepAlive: 30 * time.Second}
-	return &http.Transport{
-		Proxy:               http.ProxyFromEnvironment,
-		DialContext:         dialer.DialContext,
-		TLSHandshakeTimeout: dialTimeout,
-		MaxIdleConnsPerHost: maxRequestsInFlight,
-		IdleConnTimeout:     idleConnection,
-		WriteBufferSize:     bufferBytes,
-		ReadBufferSize:      bufferBytes,
-		DisableCompression:  true, // ranges of what is stored, not of what a proxy makes of it
-		ForceAttemptHTTP2:   false,
-	}
-}
-
-// closeIdle closes the connections that nothing is using.
-type closeIdle struct{ transport *http.Transport }
-
-// Close implements io.Closer.
-func (c closeIdle) Close() error {
-	c.transport.CloseIdleConnections()
-	return nil
 }

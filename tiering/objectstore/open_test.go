@@ -25,16 +25,21 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 func openWith(t *testing.T, location string, transport http.RoundTripper) (*Store, *lines, error) {
 	t.Helper()
 	logged := &lines{}
-	store, err := Open(t.Context(), location, Dependencies{Logger: slog.New(slog.NewTextHandler(logged, nil)),
-		Registerer: prometheus.NewRegistry(), FS: vfs.NewMem(), Rand: rand.New(rand.NewPCG(1, 2)), Transport: transport})
+	store, err := Open(t.Context(), location, testDependencies(logged, transport, prometheus.NewRegistry()))
 	return store, logged, err
+}
+
+func testDependencies(logged *lines, transport http.RoundTripper, registry prometheus.Registerer) Dependencies {
+	return Dependencies{Logger: slog.New(slog.NewTextHandler(logged, nil)), Registerer: registry, FS: vfs.NewMem(),
+		Rand: rand.New(rand.NewPCG(1, 2)), Transport: transport}
 }
 
 func setCredentials(t *testing.T) {
 	t.Helper()
 	for name, value := range map[string]string{"AWS_ACCESS_KEY_ID": "id", "AWS_SECRET_ACCESS_KEY": "secret",
 		"AWS_REGION": "", "AWS_DEFAULT_REGION": "", "AWS_PROFILE": "", "AWS_CONFIG_FILE": "none",
-		"AWS_SHARED_CREDENTIALS_FILE": "none", "AWS_EC2_METADATA_DISABLED": "true"} {
+		"AWS_SHARED_CREDENTIALS_FILE": "none", "AWS_EC2_METADATA_DISABLED": "true", "MINIO_ROOT_USER": "",
+		"MINIO_ACCESS_KEY": "", "MINIO_SHARED_CREDENTIALS_FILE": "none"} {
 		t.Setenv(name, value)
 	}
 }
@@ -63,7 +68,10 @@ func TestURLsThatNameNoStoreAreRefusedWithWhatWouldDo(t *testing.T) {
 		"s3://id:topsecret%zz@bucket":                    "cannot be read",
 		"file://data/bucket":                             "three slashes",
 		"file:///data?x=y":                               "three slashes",
-		"minio://host/bucket":                            "it is one of s3://",
+		"minio://bucket/folder":                          "needs endpoint=",
+		"minio://ab?endpoint=http://store":               "cannot be shorter",
+		"minio://id:topsecret@bucket":                    "must not hold credentials",
+		"gs://bucket":                                    "it is one of s3://",
 	} {
 		_, logged, err := openWith(t, location, newStandIn(t))
 		if err == nil || !strings.Contains(err.Error(), want) {
@@ -85,13 +93,15 @@ func TestAddressingSuitsTheStore(t *testing.T) {
 			Checksums: true},
 		"s3://bucket?endpoint=https://store/&path_style=false": {Bucket: "bucket", Endpoint: "https://store",
 			PathStyle: false, Checksums: true},
+		"minio://bucket?endpoint=http://localhost:9000": {Bucket: "bucket", Endpoint: "http://localhost:9000", PathStyle: true,
+			Checksums: true},
 		"s3://bucket/folder?path_style=true&checksum=off": {Bucket: "bucket", PathStyle: true, Checksums: false},
 	} {
 		location, err := url.Parse(query)
 		if err != nil {
 			t.Fatal(err)
 		}
-		want.IdleTimeout = 15 * time.Second
+		want.IdleTimeout, want.Scheme = 15*time.Second, location.Scheme
 		if got, err := parseS3URL(location); got != want || err != nil {
 			t.Errorf("%s: %+v, %v", query, got, err)
 		}
@@ -102,6 +112,8 @@ func TestAddressingSuitsTheStore(t *testing.T) {
 		"s3://bucket/x?region=eu-central-1":                  "bucket.s3.eu-central-1.amazonaws.com/",
 		"s3://bucket/x?endpoint=http://localhost:9000":       "localhost:9000/bucket/",
 		"s3://bucket/x?endpoint=http://h:1&path_style=false": "bucket.h:1/",
+		"minio://a.b.c/x?endpoint=http://h:1":                "h:1/a.b.c/",
+		"minio://bkt/x?endpoint=http://h:1&path_style=false": "bkt.h:1/",
 	} {
 		store, asked := newStandIn(t), ""
 		store.intercept = func(request *http.Request, _ []byte) *http.Response {
@@ -116,26 +128,30 @@ func TestAddressingSuitsTheStore(t *testing.T) {
 
 func TestAProbeUsesAllItIsGoingToUseAndLeavesNothing(t *testing.T) {
 	setCredentials(t)
-	network := newStandIn(t)
-	network.noBucket = true
-	store, logged, err := openWith(t, "s3://bucket/a/folder?endpoint=http://store:9000", network)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var methods []string
-	for _, request := range network.took() {
-		methods = append(methods, request[:strings.LastIndexByte(request, '/')+1])
-	}
-	want := "GET / PUT / PUT /a/folder/probe/ GET /a/folder/probe/ GET / PUT /a/folder/probe/ DELETE /a/folder/probe/ " +
-		"HEAD /a/folder/probe/"
-	if got := strings.Join(methods, " "); got != want {
-		t.Errorf("asked\n%s, not\n%s", got, want)
-	}
-	if len(network.objects) != 0 || !strings.Contains(logged.String(), "made the bucket") {
-		t.Errorf("left %d objects; logged:\n%s", len(network.objects), logged)
-	}
-	if got := store.String(); got != "s3://bucket/a/folder (endpoint http://store:9000, region us-east-1)" {
-		t.Errorf("the store is called %s", got)
+	for _, scheme := range []string{schemeS3, schemeMinio} {
+		t.Run(scheme, func(t *testing.T) {
+			network := newStandIn(t)
+			network.noBucket = true
+			store, logged, err := openWith(t, scheme+"://bucket/a/folder?endpoint=http://store:9000", network)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var methods []string
+			for _, request := range network.took() {
+				methods = append(methods, request[:strings.LastIndexByte(request, '/')+1])
+			}
+			want := "GET / PUT / PUT /a/folder/probe/ GET /a/folder/probe/ GET / PUT /a/folder/probe/ DELETE /a/folder/probe/ " +
+				"HEAD /a/folder/probe/ GET / GET /"
+			if got := strings.Join(methods, " "); got != want {
+				t.Errorf("asked\n%s, not\n%s", got, want)
+			}
+			if len(network.objects) != 0 || !strings.Contains(logged.String(), "made the bucket") {
+				t.Errorf("left %d objects; logged:\n%s", len(network.objects), logged)
+			}
+			if got := store.String(); got != scheme+"://bucket/a/folder (endpoint http://store:9000, region us-east-1)" {
+				t.Errorf("the store is called %s", got)
+			}
+		})
 	}
 }
 
@@ -183,34 +199,38 @@ func TestAStoreThatCannotBeUsedIsRefusedAtTheStart(t *testing.T) {
 // TestAStoreThatRefusesChecksumsIsUsedWithoutThem is TI-16.
 func TestAStoreThatRefusesChecksumsIsUsedWithoutThem(t *testing.T) {
 	setCredentials(t)
-	for _, parameter := range []string{"", "&checksum=off"} {
-		network := newStandIn(t)
-		network.intercept = func(request *http.Request, _ []byte) *http.Response {
-			for name := range request.Header {
-				if strings.HasPrefix(strings.ToLower(name), "x-amz-checksum-") {
-					return refusal(400, "InvalidRequest", "unsupported header")
+	for _, scheme := range []string{schemeS3, schemeMinio} {
+		t.Run(scheme, func(t *testing.T) {
+			for _, parameter := range []string{"", "&checksum=off"} {
+				network := newStandIn(t)
+				network.intercept = func(request *http.Request, _ []byte) *http.Response {
+					for name := range request.Header {
+						if strings.HasPrefix(strings.ToLower(name), "x-amz-checksum-") {
+							return refusal(400, "InvalidRequest", "unsupported header")
+						}
+					}
+					if request.Method == http.MethodPut && request.Header.Get("X-Amz-Content-Sha256") == "UNSIGNED-PAYLOAD" {
+						t.Error("neither checksum nor signature covers the payload")
+					}
+					return nil
+				}
+				store, logged, err := openWith(t, scheme+"://bucket?endpoint=http://store:9000"+parameter, network)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if told := strings.Contains(logged.String(), "refuses CRC32C"); told != (parameter == "") {
+					t.Errorf("%q logged:\n%s", parameter, logged)
+				}
+				for _, key := range []string{"a", "b"} {
+					if err := putString(t.Context(), store, key, "text"); err != nil {
+						t.Error(err)
+					}
+				}
+				if err := store.Delete(t.Context(), "a", "b"); err != nil || len(network.objects) != 0 {
+					t.Errorf("%v, left %d objects", err, len(network.objects))
 				}
 			}
-			if request.Method == http.MethodPut && request.Header.Get("X-Amz-Content-Sha256") == "UNSIGNED-PAYLOAD" {
-				t.Error("neither checksum nor signature covers the payload")
-			}
-			return nil
-		}
-		store, logged, err := openWith(t, "s3://bucket?endpoint=http://store:9000"+parameter, network)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if told := strings.Contains(logged.String(), "refuses CRC32C"); told != (parameter == "") {
-			t.Errorf("%q logged:\n%s", parameter, logged)
-		}
-		for _, key := range []string{"a", "b"} {
-			if err := putString(t.Context(), store, key, "text"); err != nil {
-				t.Error(err)
-			}
-		}
-		if err := store.Delete(t.Context(), "a", "b"); err != nil || len(network.objects) != 0 {
-			t.Errorf("%v, left %d objects", err, len(network.objects))
-		}
+		})
 	}
 }
 

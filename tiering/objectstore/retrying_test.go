@@ -287,11 +287,13 @@ func TestMetricsCountAttemptsBytesRetriesAndFailuresByStatus(t *testing.T) {
 			}
 			return nil
 		}
-		_, client, _ := s3Under(t, store)
+		_, client, _ := s3Under(t, store, schemeS3, nil)
 		opened := &Store{retrier: client.retrier, label: client.name()}
-		if err := opened.wrap(client, registry); err != nil {
+		metrics, err := NewMetrics(registry)
+		if err != nil {
 			t.Fatal(err)
 		}
+		opened.wrap(client, metrics)
 		if err := putString(t.Context(), opened, "key", "0123456789"); err != nil {
 			t.Fatal(err)
 		}

@@ -11,15 +11,11 @@ import (
 	"net/http"
 	"sync/atomic"
 	"time"
-
-	"github.com/aws/aws-sdk-go-v2/aws"
-	v4 "github.com/aws/aws-sdk-go-v2/aws/signer/v4"
-	"github.com/aws/aws-sdk-go-v2/service/s3"
-	"github.com/aws/aws-sdk-go-v2/service/s3/types"
 )
 
 // S3Config says where a bucket is and how its store is to be spoken to.
 type S3Config struct {
+	Scheme    string // of the URL: s3 or minio
 	Bucket    string
 	Endpoint  string // https://HOST[:PORT]; empty: Amazon's for the region
 	Region    string
@@ -39,8 +35,8 @@ type S3Config struct {
 // that it ignores it, PutIfAbsent falls back to looking first and reading back afterwards, which several writers at the
 // very same time can defeat.
 type S3 struct {
-	client      *s3.Client
-	credentials aws.CredentialsProvider
+	sdk         sdk
+	credentials *credentialCache
 	config      S3Config
 	retrier     *Retrier
 	checksums   atomic.Bool // declare them
@@ -53,30 +49,22 @@ type S3 struct {
 
 var _ Bucket = (*S3)(nil)
 
-// NewS3 makes a bucket from the SDK's configuration, which brings the credentials. It does no I/O.
-func NewS3(sdk aws.Config, config S3Config, retrier *Retrier) *S3 {
-	s := &S3{credentials: sdk.Credentials, config: config, retrier: retrier, maxSinglePutBytes: maxSinglePutBytes,
-		partBytes: partBytes}
+// newS3 makes a bucket whose requests a library makes. It does no I/O.
+func newS3(library sdk, credentials *credentialCache, config S3Config, retrier *Retrier) *S3 {
+	s := &S3{sdk: library, credentials: credentials, config: config, retrier: retrier,
+		maxSinglePutBytes: maxSinglePutBytes, partBytes: partBytes}
 	s.checksums.Store(config.Checksums)
 	s.conditional.Store(true)
-	s.client = s3.NewFromConfig(sdk, func(options *s3.Options) {
-		options.Region = config.Region
-		options.UsePathStyle = config.PathStyle
-		options.HTTPClient = &http.Client{Transport: config.Transport, CheckRedirect: noRedirect}
-		options.Retryer = aws.NopRetryer{}
-		// Checksums are declared where they are known. The SDK's own would be trailers, which stores refuse on plain HTTP
-		// and some altogether; what is read is checked against the object's own checksums.
-		options.RequestChecksumCalculation = aws.RequestChecksumCalculationWhenRequired
-		options.ResponseChecksumValidation = aws.ResponseChecksumValidationWhenRequired
-		if config.Endpoint != "" {
-			options.BaseEndpoint = aws.String(config.Endpoint)
-		}
-	})
 	return s
 }
 
-// noRedirect: a redirect names another region, which is an error to be told and not to be followed.
-func noRedirect(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+// statusOf is the HTTP status of the answer an error came from, 0 if there was none.
+func (s *S3) statusOf(err error) int {
+	if err == nil {
+		return 0
+	}
+	return s.sdk.answer(err).status
+}
 
 // Get implements Bucket.
 func (s *S3) Get(ctx context.Context, key string, offset int64, dst []byte) (int, error) {
@@ -106,25 +94,22 @@ type endOfObject struct{ size int64 }
 func (e *endOfObject) Error() string { return fmt.Sprintf("the object has %d bytes", e.size) }
 
 func (s *S3) get(ctx context.Context, watch *progress, key string, offset int64, dst []byte) (int, error) {
-	last := offset + int64(len(dst)) - 1
-	output, err := s.client.GetObject(ctx, &s3.GetObjectInput{
-		Bucket: &s.config.Bucket, Key: &key, Range: aws.String(fmt.Sprintf("bytes=%d-%d", offset, last)),
-	})
-	if statusOf(err) == http.StatusRequestedRangeNotSatisfiable {
+	body, err := s.sdk.getObject(ctx, key, offset, offset+int64(len(dst))-1)
+	if s.statusOf(err) == http.StatusRequestedRangeNotSatisfiable {
 		return 0, &endOfObject{size: offset} // or less
 	}
 	if err != nil {
 		return 0, err
 	}
-	defer output.Body.Close()
-	coming := aws.ToInt64(output.ContentLength)
-	if output.ContentRange == nil && (offset > 0 || coming > int64(len(dst))) {
+	defer body.Close()
+	coming := body.size
+	if !body.ranged && (offset > 0 || coming > int64(len(dst))) {
 		return 0, s.misbehaves(OpGet, key, "it ignores ranges and sends the whole object")
 	}
 	n := 0
 	for n < len(dst) && err == nil {
 		var more int
-		more, err = output.Body.Read(dst[n:])
+		more, err = body.Read(dst[n:])
 		n += more
 		watch.touch()
 	}
@@ -150,11 +135,11 @@ func (s *S3) Stat(ctx context.Context, key string) (ObjectInfo, error) {
 	if err := checkGet(OpStat, s.name(), key, 0); err != nil {
 		return ObjectInfo{}, err
 	}
-	output, err := s.client.HeadObject(ctx, &s3.HeadObjectInput{Bucket: &s.config.Bucket, Key: &key})
+	size, err := s.sdk.headObject(ctx, key)
 	if err != nil {
 		return ObjectInfo{}, s.failure(ctx, OpStat, key, err)
 	}
-	return ObjectInfo{Key: key, Size: aws.ToInt64(output.ContentLength)}, nil
+	return ObjectInfo{Key: key, Size: size}, nil
 }
 
 // List implements Bucket. Objects whose keys firn would not use are somebody else's and left out.
@@ -162,44 +147,39 @@ func (s *S3) List(ctx context.Context, prefix, startAfter string, visit func(Obj
 	if checkPrintable(prefix) != nil || checkPrintable(startAfter) != nil {
 		return s.failure(ctx, OpList, prefix, ErrInvalidKey)
 	}
-	input := &s3.ListObjectsV2Input{Bucket: &s.config.Bucket, Prefix: &prefix}
-	if startAfter != "" {
-		input.StartAfter = &startAfter
-	}
-	previous := startAfter
+	previous, cursor := startAfter, ""
 	for {
-		page, err := s.page(ctx, prefix, input)
+		page, err := s.page(ctx, prefix, startAfter, cursor)
 		if err != nil {
 			return err
 		}
-		for _, object := range page.Contents {
-			key := aws.ToString(object.Key)
-			if key <= previous && previous != "" {
-				return s.misbehaves(OpList, prefix, "it lists %s after %s, which is not the order of keys", key, previous)
+		for _, object := range page.objects {
+			if object.Key <= previous && previous != "" {
+				return s.misbehaves(OpList, prefix, "it lists %s after %s, which is not the order of keys", object.Key,
+					previous)
 			}
-			previous = key
-			if CheckKey(key) != nil || aws.ToInt64(object.Size) == 0 {
+			previous = object.Key
+			if CheckKey(object.Key) != nil || object.Size == 0 {
 				continue
 			}
-			if err := visit(ObjectInfo{Key: key, Size: aws.ToInt64(object.Size)}); err != nil {
+			if err := visit(object); err != nil {
 				return ignoreSkipAll(err)
 			}
 		}
-		if !aws.ToBool(page.IsTruncated) {
+		if !page.more {
 			return nil
 		}
-		if aws.ToString(page.NextContinuationToken) == "" {
+		if page.cursor == "" {
 			return s.misbehaves(OpList, prefix, "it says that the listing goes on, but not where")
 		}
-		input.ContinuationToken = page.NextContinuationToken
+		cursor = page.cursor
 	}
 }
 
-func (s *S3) page(ctx context.Context, prefix string, input *s3.ListObjectsV2Input) (*s3.ListObjectsV2Output, error) {
-	var page *s3.ListObjectsV2Output
-	err := s.retrier.do(ctx, attemptOf{operation: OpList, key: prefix}, func(ctx context.Context) error {
+func (s *S3) page(ctx context.Context, prefix, after, cursor string) (page objectPage, err error) {
+	err = s.retrier.do(ctx, attemptOf{operation: OpList, key: prefix}, func(ctx context.Context) error {
 		var err error
-		if page, err = s.client.ListObjectsV2(ctx, input); err != nil {
+		if page, err = s.sdk.listObjects(ctx, prefix, after, cursor); err != nil {
 			return s.failure(ctx, OpList, prefix, err)
 		}
 		return nil
@@ -236,31 +216,21 @@ func (s *S3) Delete(ctx context.Context, keys ...string) error {
 
 func (s *S3) deleteSome(ctx context.Context, keys []string) error {
 	if len(keys) == 1 {
-		_, err := s.client.DeleteObject(ctx, &s3.DeleteObjectInput{Bucket: &s.config.Bucket, Key: &keys[0]})
-		if err != nil && !isMissingKey(err) {
+		if err := s.sdk.deleteObject(ctx, keys[0]); err != nil && !s.isMissingKey(err) {
 			return s.failure(ctx, OpDelete, keys[0], err)
 		}
 		return nil
 	}
-	identifiers := make([]types.ObjectIdentifier, len(keys))
-	for i := range keys {
-		identifiers[i].Key = &keys[i]
-	}
-	output, err := s.client.DeleteObjects(ctx, &s3.DeleteObjectsInput{
-		Bucket: &s.config.Bucket, ChecksumAlgorithm: types.ChecksumAlgorithmCrc32c,
-		Delete: &types.Delete{Objects: identifiers, Quiet: aws.Bool(true)},
-	})
+	failed, err := s.sdk.deleteObjects(ctx, keys)
 	if err != nil {
 		return s.failure(ctx, OpDelete, keys[0], err)
 	}
-	for _, failed := range output.Errors {
-		code := aws.ToString(failed.Code)
-		if code == codeNoSuchKey {
+	for _, one := range failed {
+		if one.code == codeNoSuchKey {
 			continue
 		}
-		kind := kindOfCode(code)
-		return &Error{Operation: OpDelete, Bucket: s.name(), Key: aws.ToString(failed.Key), Status: code, Kind: kind,
-			Err: errors.New(aws.ToString(failed.Message))}
+		return &Error{Operation: OpDelete, Bucket: s.name(), Key: one.key, Status: one.code, Kind: kindOfCode(one.code),
+			Err: errors.New(one.message)}
 	}
 	return nil
 }
@@ -273,8 +243,8 @@ func (s *S3) PutIfAbsent(ctx context.Context, key string, data []byte) (bool, er
 	if !s.conditional.Load() {
 		return s.putIfUnseen(ctx, key, data)
 	}
-	err := s.putObject(ctx, key, bytes.NewReader(data), int64(len(data)), aws.String("*"))
-	switch statusOf(err) {
+	err := s.putObject(ctx, key, bytes.NewReader(data), int64(len(data)), putOnly{ifAbsent: true})
+	switch s.statusOf(err) {
 	case http.StatusPreconditionFailed:
 		return false, nil
 	case http.StatusNotImplemented:
@@ -292,42 +262,38 @@ func (s *S3) putIfUnseen(ctx context.Context, key string, data []byte) (bool, er
 	if _, err := s.Stat(ctx, key); err == nil || !errors.Is(err, ErrNotFound) {
 		return false, err
 	}
-	if err := s.putObject(ctx, key, bytes.NewReader(data), int64(len(data)), nil); err != nil {
+	if err := s.putObject(ctx, key, bytes.NewReader(data), int64(len(data)), putOnly{}); err != nil {
 		return false, s.failure(ctx, OpPutIfAbsent, key, err)
 	}
 	return holds(ctx, s, key, data)
 }
 
+// putOnly is what one PUT request is made under.
+type putOnly struct {
+	ifAbsent bool
+	sent     func(bytes int64) // see PutOptions
+}
+
 // putObject is one PUT request.
-func (s *S3) putObject(ctx context.Context, key string, body io.ReaderAt, size int64, ifNoneMatch *string) error {
+func (s *S3) putObject(ctx context.Context, key string, body io.ReaderAt, size int64, only putOnly) error {
 	ctx, watch := watchProgress(ctx, s.config.IdleTimeout)
 	defer watch.stop()
 	crc, err := checksum(ctx, body, 0, size)
 	if err != nil {
 		return &bodyError{err}
 	}
-	reader := newBodyReader(body, 0, size, watch)
+	reader := newBodyReader(body, 0, size, watch, only.sent)
 	defer reader.close()
-	input := &s3.PutObjectInput{Bucket: &s.config.Bucket, Key: &key, Body: reader, ContentLength: &size,
-		ContentType: aws.String("application/octet-stream"), IfNoneMatch: ifNoneMatch, ChecksumCRC32C: s.declare(crc)}
-	_, err = s.client.PutObject(ctx, input, s.payload())
+	err = s.sdk.putObject(ctx, key, reader, payload{size: size, checksum: s.declare(crc), ifAbsent: only.ifAbsent})
 	return reader.explain(ctx, err)
 }
 
 // declare is a checksum as a header has it, or nothing if the store is not to be told.
-func (s *S3) declare(crc uint32) *string {
+func (s *S3) declare(crc uint32) string {
 	if !s.checksums.Load() {
-		return nil
+		return ""
 	}
-	return aws.String(base64.StdEncoding.EncodeToString(binary.BigEndian.AppendUint32(nil, crc)))
-}
-
-// payload leaves the payload out of the signature where a checksum covers it: SHA-256 costs ten times as much.
-func (s *S3) payload() func(*s3.Options) {
-	if !s.checksums.Load() {
-		return func(*s3.Options) {}
-	}
-	return s3.WithAPIOptions(v4.SwapComputePayloadSHA256ForUnsignedPayloadMiddleware)
+	return base64.StdEncoding.EncodeToString(binary.BigEndian.AppendUint32(nil, crc))
 }
 
 // misbehaves is the failure of a store that breaks the protocol: no use in asking again.
@@ -336,4 +302,4 @@ func (s *S3) misbehaves(operation Operation, key, format string, args ...any) er
 		Err: fmt.Errorf(format, args...)}
 }
 
-func (s *S3) name() string { return "s3://" + s.config.Bucket }
+func (s *S3) name() string { return s.config.Scheme + "://" + s.config.Bucket }

@@ -38,6 +38,7 @@ func (p *progress) stop() {
 // it has answered, so the reader is closed before the memory or file behind it is given up.
 type bodyReader struct {
 	watch *progress
+	sent  func(bytes int64) // told of what is read; may be nil
 
 	mu      sync.Mutex // guards the fields below; held while reading, so that close waits for a read under way
 	section *io.SectionReader
@@ -47,8 +48,8 @@ type bodyReader struct {
 
 var _ io.ReadSeeker = (*bodyReader)(nil)
 
-func newBodyReader(body io.ReaderAt, position, size int64, watch *progress) *bodyReader {
-	return &bodyReader{watch: watch, section: io.NewSectionReader(body, position, size)}
+func newBodyReader(body io.ReaderAt, position, size int64, watch *progress, sent func(int64)) *bodyReader {
+	return &bodyReader{watch: watch, sent: sent, section: io.NewSectionReader(body, position, size)}
 }
 
 // Read implements io.Reader. Once all is read, the store's answer is waited for under the attempt's deadline alone.
@@ -63,6 +64,9 @@ func (r *bodyReader) Read(p []byte) (int, error) {
 		r.err = err
 	}
 	r.watch.touch()
+	if r.sent != nil {
+		r.sent(int64(n))
+	}
 	if position, seekErr := r.section.Seek(0, io.SeekCurrent); seekErr == nil && position == r.section.Size() {
 		r.watch.pause()
 	}

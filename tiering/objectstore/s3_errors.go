@@ -9,10 +9,6 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
-
-	"github.com/aws/aws-sdk-go-v2/aws"
-	"github.com/aws/smithy-go"
-	smithyhttp "github.com/aws/smithy-go/transport/http"
 )
 
 // The error codes of the protocol that are treated in a way of their own.
@@ -67,13 +63,9 @@ func (s *S3) failure(ctx context.Context, operation Operation, key string, err e
 		return err
 	}
 	result := &Error{Operation: operation, Bucket: s.name(), Key: key, Err: err}
-	var api smithy.APIError
-	status, code := statusOf(err), ""
-	if errors.As(err, &api) {
-		code = api.ErrorCode()
-		if message := strings.TrimSpace(api.ErrorMessage()); message != "" {
-			result.Err = errors.New(message) // the SDK's own error says the same several times over
-		}
+	said := s.sdk.answer(err)
+	if message := strings.TrimSpace(said.message); message != "" {
+		result.Err = errors.New(message) // the SDK's own error says the same several times over
 	}
 	switch {
 	case errors.Is(err, ErrChecksum):
@@ -86,17 +78,16 @@ func (s *S3) failure(ctx context.Context, operation Operation, key string, err e
 		result.Status, result.Err = "cancelled", ctx.Err()
 	case isBodyError(err):
 		result.Status = "body"
-	case status != 0:
-		result.Kind, result.Status = kindOf(operation, status, code), statusText(status, code)
+	case said.given():
+		result.Kind, result.Status = kindOf(operation, said.status, said.code), statusText(said.status, said.code)
 		if result.Kind == ErrNotFound {
 			result.Err = nil
 		}
-		s.explainRegion(result, err, code)
+		s.explainRegion(result, said)
 	default:
 		result.Status, result.Kind = kindWithoutAnswer(err)
 	}
-	if cache, ok := s.credentials.(*aws.CredentialsCache); ok && isExpired(code) {
-		cache.Invalidate()
+	if isExpired(said.code) && s.credentials.forget() {
 		result.Kind = ErrUnavailable
 	}
 	return result
@@ -138,49 +129,35 @@ func kindWithoutAnswer(err error) (status string, kind error) {
 const statusCredentials = "credentials"
 
 func isCredentialsError(err error) bool {
-	text := err.Error()
-	return strings.Contains(text, "get identity: get credentials") || strings.Contains(text, "refresh cached credentials")
+	var failure *credentialError
+	return errors.As(err, &failure)
 }
 
 func statusText(status int, code string) string {
-	if code == "" || code == strconv.Itoa(status) {
+	if status == 0 {
+		return code
+	}
+	if code == "" {
 		code = strings.ReplaceAll(http.StatusText(status), " ", "")
 	}
 	return strconv.Itoa(status) + " " + code
 }
 
-// statusOf is the HTTP status of the answer an error came from, 0 if there was none.
-func statusOf(err error) int {
-	var response *smithyhttp.ResponseError
-	if errors.As(err, &response) {
-		return response.HTTPStatusCode()
-	}
-	return 0
-}
-
-func isMissingKey(err error) bool {
-	var api smithy.APIError
-	code := ""
-	if errors.As(err, &api) {
-		code = api.ErrorCode()
-	}
-	return statusOf(err) == http.StatusNotFound && code != codeNoSuchBucket
+func (s *S3) isMissingKey(err error) bool {
+	said := s.sdk.answer(err)
+	return said.status == http.StatusNotFound && said.code != codeNoSuchBucket
 }
 
 var expectedRegion = regexp.MustCompile(`expecting ['"]([a-z0-9-]+)['"]`)
 
 // explainRegion adds which region the store expects, where it says so.
-func (s *S3) explainRegion(result *Error, err error, code string) {
-	region := ""
-	var response *smithyhttp.ResponseError
-	if errors.As(err, &response) && response.HTTPResponse() != nil {
-		region = response.HTTPResponse().Header.Get("X-Amz-Bucket-Region")
-	}
-	if match := expectedRegion.FindStringSubmatch(err.Error()); region == "" && match != nil {
+func (s *S3) explainRegion(result *Error, said storeAnswer) {
+	region := said.region
+	if match := expectedRegion.FindStringSubmatch(said.message); region == "" && match != nil {
 		region = match[1]
 	}
-	redirected := statusOf(err)/100 == 3 || code == codeRedirect
-	refused := redirected || code == codeBadRegion || statusOf(err) == http.StatusBadRequest
+	redirected := said.status/100 == 3 || said.code == codeRedirect
+	refused := redirected || said.code == codeBadRegion || said.status == http.StatusBadRequest
 	if region != "" && region != s.config.Region && refused {
 		result.Kind = nil
 		result.Err = &regionError{given: s.config.Region, expected: region}

@@ -9,9 +9,6 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/aws/aws-sdk-go-v2/aws"
-	"github.com/aws/aws-sdk-go-v2/service/s3"
-	"github.com/aws/aws-sdk-go-v2/service/s3/types"
 	"golang.org/x/sync/errgroup"
 )
 
@@ -46,7 +43,7 @@ func (s *S3) Put(ctx context.Context, key string, body io.ReaderAt, size int64, 
 			return s.failure(ctx, OpPut, key, fmt.Errorf("%w: %w", ErrChecksum, checksumMismatch(options.CRC32C, crc)))
 		}
 	}
-	if err := s.putObject(ctx, key, body, size, nil); err != nil {
+	if err := s.putObject(ctx, key, body, size, putOnly{sent: options.Sent}); err != nil {
 		return s.failure(ctx, OpPut, key, err)
 	}
 	return nil
@@ -56,14 +53,15 @@ func (s *S3) Put(ctx context.Context, key string, body io.ReaderAt, size int64, 
 type upload struct {
 	s    *S3
 	key  string
-	id   *string
+	id   string
 	body io.ReaderAt
 	size int64
+	sent func(bytes int64)
 }
 
 // putMultipart puts an object in parts. The object appears, whole, when the upload is completed.
 func (s *S3) putMultipart(ctx context.Context, key string, body io.ReaderAt, size int64, options PutOptions) error {
-	u := &upload{s: s, key: key, body: body, size: size}
+	u := &upload{s: s, key: key, body: body, size: size, sent: options.Sent}
 	if err := u.create(ctx); err != nil {
 		return err
 	}
@@ -87,25 +85,19 @@ func (s *S3) putMultipart(ctx context.Context, key string, body io.ReaderAt, siz
 }
 
 func (u *upload) create(ctx context.Context) error {
-	input := &s3.CreateMultipartUploadInput{Bucket: &u.s.config.Bucket, Key: &u.key,
-		ContentType: aws.String("application/octet-stream")}
-	if u.s.checksums.Load() {
-		input.ChecksumAlgorithm = types.ChecksumAlgorithmCrc32c
-	}
-	return u.s.retrier.do(ctx, attemptOf{operation: OpPut, key: u.key}, func(ctx context.Context) error {
-		output, err := u.s.client.CreateMultipartUpload(ctx, input)
-		if err != nil {
+	what := attemptOf{operation: OpPut, key: u.key}
+	return u.s.retrier.do(ctx, what, func(ctx context.Context) (err error) {
+		if u.id, err = u.s.sdk.createUpload(ctx, u.key, u.s.checksums.Load()); err != nil {
 			return u.s.failure(ctx, OpPut, u.key, err)
 		}
-		u.id = output.UploadId
 		return nil
 	})
 }
 
 // sendParts reads the body once in order for the checksums, while up to partsInFlight earlier parts are being sent.
-func (u *upload) sendParts(ctx context.Context) ([]types.CompletedPart, uint32, error) {
+func (u *upload) sendParts(ctx context.Context) ([]uploadedPart, uint32, error) {
 	size := max(u.s.partBytes, (u.size+maxParts-1)/maxParts)
-	parts := make([]types.CompletedPart, (u.size+size-1)/size)
+	parts := make([]uploadedPart, (u.size+size-1)/size)
 	whole := uint32(0)
 	group, groupCtx := errgroup.WithContext(ctx)
 	group.SetLimit(partsInFlight)
@@ -125,40 +117,35 @@ func (u *upload) sendParts(ctx context.Context) ([]types.CompletedPart, uint32, 
 			return nil, 0, u.s.failure(ctx, OpPut, u.key, &bodyError{err})
 		}
 		group.Go(func() (err error) {
-			parts[i], err = u.sendPart(groupCtx, int32(i+1), position, length, part)
+			parts[i], err = u.sendPart(groupCtx, i+1, position, length, part)
 			return err
 		})
 	}
 	return parts, whole, group.Wait()
 }
 
-func (u *upload) sendPart(ctx context.Context, number int32, position, length int64, crc uint32) (
-	types.CompletedPart, error) {
-	part := types.CompletedPart{PartNumber: &number, ChecksumCRC32C: u.s.declare(crc)}
+func (u *upload) sendPart(ctx context.Context, number int, position, length int64, crc uint32) (uploadedPart, error) {
+	part := uploadedPart{checksum: u.s.declare(crc)}
 	err := u.s.retrier.do(ctx, attemptOf{operation: OpPut, key: u.key, bytes: length}, func(ctx context.Context) error {
 		ctx, watch := watchProgress(ctx, u.s.config.IdleTimeout)
 		defer watch.stop()
-		reader := newBodyReader(u.body, position, length, watch)
+		reader := newBodyReader(u.body, position, length, watch, u.sent)
 		defer reader.close()
-		output, err := u.s.client.UploadPart(ctx, &s3.UploadPartInput{Bucket: &u.s.config.Bucket, Key: &u.key,
-			UploadId: u.id, PartNumber: &number, Body: reader, ContentLength: &length,
-			ChecksumCRC32C: part.ChecksumCRC32C}, u.s.payload())
+		etag, err := u.s.sdk.putPart(ctx, u.key, u.id, number, reader, payload{size: length, checksum: part.checksum})
 		if err = reader.explain(ctx, err); err != nil {
 			return u.s.failure(ctx, OpPut, u.key, err)
 		}
-		part.ETag = output.ETag
+		part.etag = etag
 		return nil
 	})
 	return part, err
 }
 
-func (u *upload) complete(ctx context.Context, parts []types.CompletedPart) error {
-	input := &s3.CompleteMultipartUploadInput{Bucket: &u.s.config.Bucket, Key: &u.key, UploadId: u.id,
-		MultipartUpload: &types.CompletedMultipartUpload{Parts: parts}}
+func (u *upload) complete(ctx context.Context, parts []uploadedPart) error {
 	// The store may have to copy the parts together, at the rate at which they could be sent.
 	what := attemptOf{operation: OpPut, key: u.key, bytes: u.size}
 	return u.s.retrier.do(ctx, what, func(ctx context.Context) error {
-		if _, err := u.s.client.CompleteMultipartUpload(ctx, input); err != nil {
+		if err := u.s.sdk.completeUpload(ctx, u.key, u.id, parts); err != nil {
 			return u.s.failure(ctx, OpPut, u.key, err)
 		}
 		return nil
@@ -175,10 +162,8 @@ func (u *upload) abort(ctx context.Context) {
 	}
 }
 
-func (s *S3) abortUpload(ctx context.Context, key string, id *string) error {
-	_, err := s.client.AbortMultipartUpload(ctx, &s3.AbortMultipartUploadInput{Bucket: &s.config.Bucket, Key: &key,
-		UploadId: id})
-	if err != nil && statusOf(err) != http.StatusNotFound {
+func (s *S3) abortUpload(ctx context.Context, key, id string) error {
+	if err := s.sdk.abortUpload(ctx, key, id); err != nil && s.statusOf(err) != http.StatusNotFound {
 		return s.failure(ctx, OpAbortUploads, key, err)
 	}
 	return nil
@@ -187,29 +172,34 @@ func (s *S3) abortUpload(ctx context.Context, key string, id *string) error {
 // AbortStaleUploads gives up the multipart uploads below a folder that began before a time, and counts them. Whoever
 // began them must have stopped: every upload has a deadline.
 func (s *S3) AbortStaleUploads(ctx context.Context, folder string, before time.Time) (aborted int, err error) {
-	input := &s3.ListMultipartUploadsInput{Bucket: &s.config.Bucket}
-	if folder != "" {
-		input.Prefix = aws.String(folder + "/")
-	}
+	var cursor uploadCursor
 	for {
-		page, err := s.client.ListMultipartUploads(ctx, input)
+		page, err := s.sdk.listUploads(ctx, below(folder), cursor)
 		if err != nil {
 			return aborted, s.failure(ctx, OpAbortUploads, folder, err)
 		}
-		for _, upload := range page.Uploads {
-			if upload.Initiated == nil || !upload.Initiated.Before(before) {
+		for _, upload := range page.uploads {
+			if upload.began.IsZero() || !upload.began.Before(before) {
 				continue
 			}
-			if err := s.abortUpload(ctx, aws.ToString(upload.Key), upload.UploadId); err != nil {
+			if err := s.abortUpload(ctx, upload.key, upload.id); err != nil {
 				return aborted, err
 			}
 			aborted++
 		}
-		if !aws.ToBool(page.IsTruncated) || page.NextKeyMarker == nil {
+		if !page.more || page.cursor == (uploadCursor{}) {
 			return aborted, nil
 		}
-		input.KeyMarker, input.UploadIdMarker = page.NextKeyMarker, page.NextUploadIdMarker
+		cursor = page.cursor
 	}
+}
+
+// below is the prefix of the keys in a folder; the empty folder is the whole bucket.
+func below(folder string) string {
+	if folder == "" {
+		return ""
+	}
+	return folder + "/"
 }
 
 // bodyError is a failure to read what is to be put: not the store's.

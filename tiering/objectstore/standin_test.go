@@ -35,6 +35,10 @@ type standIn struct {
 	uploads  map[string]*standInUpload
 	serial   int
 	noBucket bool
+
+	// What the store says of the bucket; set before use. Without rules it says that there are none.
+	versioning, lifecycle string
+	clock                 time.Duration // its clock is ahead by so much; unset: it does not tell the time
 }
 
 type standInUpload struct {
@@ -71,6 +75,9 @@ func (s *standIn) RoundTrip(request *http.Request) (*http.Response, error) {
 	}
 	if response == nil {
 		response = s.serve(request, body)
+	}
+	if s.clock != 0 {
+		response.Header.Set("Date", time.Now().Add(s.clock).UTC().Format(http.TimeFormat))
 	}
 	if s.after != nil {
 		response = s.after(request, response)
@@ -112,6 +119,12 @@ func (s *standIn) serve(request *http.Request, body []byte) *http.Response {
 		return refusal(http.StatusBadRequest, "BadDigest", "the checksum did not match")
 	}
 	switch {
+	case query.Has("versioning"):
+		return answer(http.StatusOK, "<VersioningConfiguration>"+s.versioning+"</VersioningConfiguration>")
+	case query.Has("lifecycle") && s.lifecycle == "":
+		return refusal(http.StatusNotFound, "NoSuchLifecycleConfiguration", "The lifecycle configuration does not exist")
+	case query.Has("lifecycle"):
+		return answer(http.StatusOK, "<LifecycleConfiguration>"+s.lifecycle+"</LifecycleConfiguration>")
 	case query.Has("uploads") || query.Has("uploadId"):
 		return s.serveUpload(request, key, body)
 	case key == "" && request.Method == http.MethodGet:
@@ -121,6 +134,9 @@ func (s *standIn) serve(request *http.Request, body []byte) *http.Response {
 	}
 	return s.serveObject(request, key, body)
 }
+
+// lastModified is when everything was stored; a library will not do without.
+const lastModified = "Mon, 02 Jan 2006 15:04:05 GMT"
 
 func checksumHeader(body []byte) string {
 	crc := crc32.Checksum(body, castagnoli)
@@ -151,6 +167,7 @@ func (s *standIn) serveObject(request *http.Request, key string, body []byte) *h
 		response := answer(http.StatusOK, "")
 		response.ContentLength = int64(len(object))
 		response.Header.Set("Content-Length", strconv.Itoa(len(object)))
+		response.Header.Set("Last-Modified", lastModified)
 		return response
 	}
 	var first, last int
@@ -163,6 +180,7 @@ func (s *standIn) serveObject(request *http.Request, key string, body []byte) *h
 	part := object[first:min(last+1, len(object))]
 	response := answer(http.StatusPartialContent, string(part))
 	response.Header.Set("Content-Length", strconv.Itoa(len(part)))
+	response.Header.Set("Last-Modified", lastModified)
 	response.Header.Set("Content-Range", fmt.Sprintf("bytes %d-%d/%d", first, first+len(part)-1, len(object)))
 	return response
 }
@@ -248,7 +266,7 @@ func (s *standIn) complete(id string, upload *standInUpload, body []byte) *http.
 	var object bytes.Buffer
 	for i, part := range request.Part {
 		data := upload.parts[part.PartNumber]
-		if part.PartNumber != i+1 || part.ETag != fmt.Sprintf("%q", fmt.Sprint("part", i+1)) ||
+		if part.PartNumber != i+1 || strings.Trim(part.ETag, `"`) != fmt.Sprint("part", i+1) ||
 			part.ChecksumCRC32C != checksumHeader(data) {
 			return refusal(http.StatusBadRequest, "InvalidPart", fmt.Sprintf("part %d: %+v", i+1, part))
 		}
@@ -256,7 +274,7 @@ func (s *standIn) complete(id string, upload *standInUpload, body []byte) *http.
 	}
 	s.objects[upload.key] = object.Bytes()
 	delete(s.uploads, id)
-	return answer(http.StatusOK, "<CompleteMultipartUploadResult></CompleteMultipartUploadResult>")
+	return answer(http.StatusOK, "<CompleteMultipartUploadResult><Bucket>bucket</Bucket></CompleteMultipartUploadResult>")
 }
 
 func (s *standIn) listUploads(prefix string) *http.Response {

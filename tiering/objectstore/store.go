@@ -30,6 +30,7 @@ type Store struct {
 	retrier *Retrier
 	folder  string
 	s3      *S3         // nil if the bucket is another kind
+	traffic *traffic    // nil likewise
 	closer  io.Closer   // nil if there is nothing to close
 	probed  atomic.Bool // the store has shown that it does what is asked of it
 }
@@ -80,14 +81,18 @@ func (s *Store) Close() error {
 
 // Probe makes the store do once what it is going to be asked for: put, ranged get, list, put-if-absent, delete. It
 // finds out what the store does not support and how to do without, and makes a missing bucket, except in Amazon's
-// store. Its error says what is wrong and where, so that it can be put right.
+// store. Its error says what is wrong and where, so that it can be put right. What is not wrong yet is logged: clocks
+// that differ, and what the bucket does with objects by itself.
 func (s *Store) Probe(ctx context.Context) error {
-	err := s.probe(ctx)
-	if err == nil {
-		s.probed.Store(true)
-		return nil
+	err := s.noteSkew(s.probe(ctx))
+	if err != nil {
+		return fmt.Errorf("probe the object store %s: %w%s", s.place, err, s.advice(err))
 	}
-	return fmt.Errorf("probe the object store %s: %w%s", s.place, err, advice(err))
+	if s.s3 != nil {
+		s.s3.noteRules(ctx, s.folder, s.logger)
+	}
+	s.probed.Store(true)
+	return nil
 }
 
 func (s *Store) probe(ctx context.Context) error {
@@ -161,22 +166,4 @@ func (s *Store) probeRead(ctx context.Context, key string, content []byte) error
 		err = fmt.Errorf("%s is not listed after it was put: %w", key, errMisbehaves)
 	}
 	return err
-}
-
-// advice is what an operator can do about an error.
-func advice(err error) string {
-	var region *regionError
-	var failure *Error
-	switch {
-	case errors.As(err, &region):
-		return fmt.Sprintf("; set region=%s in firn.object.store", region.expected)
-	case errors.Is(err, ErrDenied):
-		return "; check the credentials (AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_PROFILE or the machine's role) " +
-			"and that they may list the bucket and read, write and delete in it"
-	case errors.As(err, &failure) && failure.Status == statusCredentials:
-		return "; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY or AWS_PROFILE, or give the machine a role"
-	case errors.As(err, &failure) && failure.Status == statusNoBucket:
-		return "; create the bucket or correct its name or region in firn.object.store"
-	}
-	return ""
 }
