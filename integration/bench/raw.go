@@ -14,6 +14,7 @@ import (
 	"os"
 	"os/exec"
 	"strconv"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -22,6 +23,7 @@ import (
 
 	"github.com/firnlog/firn/integration/bench/report"
 	"github.com/firnlog/firn/integration/launch"
+	"github.com/firnlog/firn/internal/latency"
 	"github.com/firnlog/firn/internal/vfs"
 	"github.com/firnlog/firn/tiering/objectstore"
 )
@@ -40,8 +42,9 @@ type rawWork struct {
 
 // rawDone is what it answers.
 type rawDone struct {
-	Bytes   int64
-	Seconds float64
+	Bytes    int64
+	Seconds  float64
+	P50, P99 float64 // ms, of a GET
 }
 
 // rangeBytes is what a GET asks for.
@@ -69,7 +72,9 @@ func (b *bench) raw(ctx context.Context, work rawWork) (int64, report.Values, er
 	if err := json.Unmarshal(output, &done); err != nil {
 		return 0, nil, err
 	}
-	return done.Bytes, report.Values{report.Rate: float64(done.Bytes) / 1e6 / done.Seconds}, nil
+	return done.Bytes, report.Values{
+		report.Rate: float64(done.Bytes) / 1e6 / done.Seconds, report.P50: done.P50, report.P99: done.P99,
+	}, nil
 }
 
 // runRaw is the other side of raw.
@@ -86,7 +91,8 @@ func runRaw(ctx context.Context, input io.Reader, output io.Writer) (err error) 
 		return err
 	}
 	defer func() { err = errors.Join(err, store.Close()) }()
-	one := getter(ctx, store)
+	gets := &getTimes{times: latency.NewHistogram()}
+	one := getter(ctx, store, gets)
 	if work.PutBytes > 0 {
 		one = putter(store, work.PutBytes)
 	}
@@ -108,11 +114,28 @@ func runRaw(ctx context.Context, input io.Reader, output io.Writer) (err error) 
 	if err := group.Wait(); err != nil {
 		return err
 	}
-	return json.NewEncoder(output).Encode(rawDone{Bytes: total.Load(), Seconds: time.Since(began).Seconds()})
+	return json.NewEncoder(output).Encode(rawDone{
+		Bytes: total.Load(), Seconds: time.Since(began).Seconds(),
+		P50: milliseconds(gets.times.Quantile(0.5)), P99: milliseconds(gets.times.Quantile(0.99)),
+	})
+}
+
+// getTimes is how long each GET took.
+type getTimes struct {
+	mu    sync.Mutex // guards the field below
+	times *latency.Histogram
+}
+
+func (g *getTimes) record(took time.Duration) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.times.Record(took)
 }
 
 // getter reads object i of all that are there, range by range.
-func getter(ctx context.Context, store *objectstore.Store) func(context.Context, int) (int64, error) {
+func getter(
+	ctx context.Context, store *objectstore.Store, gets *getTimes,
+) func(context.Context, int) (int64, error) {
 	var objects []objectstore.ObjectInfo
 	listed := store.List(ctx, "", "", func(info objectstore.ObjectInfo) error {
 		if info.Size >= rangeBytes {
@@ -127,9 +150,11 @@ func getter(ctx context.Context, store *objectstore.Store) func(context.Context,
 		object, buffer := objects[i%len(objects)], make([]byte, rangeBytes)
 		for offset := int64(0); offset < object.Size; offset += rangeBytes {
 			part := buffer[:min(rangeBytes, object.Size-offset)]
+			began := time.Now()
 			if _, err := store.Get(ctx, object.Key, offset, part); err != nil {
 				return 0, err
 			}
+			gets.record(time.Since(began))
 		}
 		return object.Size, nil
 	}

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net/http"
 	"os"
 	"time"
@@ -23,10 +24,10 @@ import (
 const firnTiered brokerKind = "firn-tiered"
 
 func tierRows() []entry {
-	row := func(r report.Row, run func(*bench, context.Context, *tier) (report.Result, error)) entry {
+	row := func(r report.Row, slow bool, run func(*bench, context.Context, *tier) (report.Result, error)) entry {
 		r.Section, r.Class = "History", "A"
 		return entry{Row: r, run: func(ctx context.Context, b *bench) (report.Result, error) {
-			t, err := b.startTier(ctx)
+			t, err := b.startTier(ctx, slow)
 			if err != nil {
 				return report.Result{}, err
 			}
@@ -34,38 +35,83 @@ func tierRows() []entry {
 			return result, errors.Join(err, t.close(b))
 		}}
 	}
-	return []entry{
+	entries := []entry{
 		row(report.Row{
 			Name: "cold-replay", Seconds: 120,
 			What: "Four consumers read partitions that lie in an S3 server only; the same server is read with ranges of " +
 				"4 MiB by four readers on the broker's processor",
 			Subject: "replay", Base: "raw GET", Metrics: []report.Metric{report.Rate},
-		}, (*bench).coldRow),
+		}, false, func(b *bench, ctx context.Context, t *tier) (report.Result, error) {
+			return b.coldRow(ctx, t, tierPartitions, tierPartitions)
+		}),
 		row(report.Row{
 			Name: "upload", Seconds: 200,
 			What: "Segments of 64 MiB of four partitions are copied to an S3 server; objects of 64 MiB are put into the " +
 				"same server, four at a time, from the broker's processor",
 			Subject: "upload", Base: "raw PUT", Metrics: []report.Metric{report.Rate},
-		}, (*bench).uploadRow),
+		}, false, (*bench).uploadRow),
 		row(report.Row{
-			Name: "hot-beside-replay", Seconds: 200,
+			Name: "hot-beside-replay", Seconds: 200, ByName: true, // here the broker's processor is the limit
 			What:    "Requests of 16 KiB at 10 MB/s, while four consumers read from an S3 server as fast as they can",
 			Subject: "with the replay", Base: "without", Metrics: latencyMetrics(),
-		}, (*bench).hotBesideRow),
+		}, false, (*bench).hotBesideRow),
+		row(report.Row{
+			Name: "hot-beside-slow-replay", Seconds: 200,
+			What: "Requests of 16 KiB at 10 MB/s, while four consumers read as fast as they can from an S3 server " +
+				slowStoreIs,
+			Subject: "with the replay", Base: "without", Metrics: latencyMetrics(),
+			Goals: []report.Goal{{Metric: report.P99, AtMost: true, Value: 1.1}},
+		}, true, (*bench).hotBesideRow),
+		row(report.Row{
+			Name: "cold-first-byte", Seconds: 60,
+			What: "One consumer fetches 128 KiB from a place that was not read before, again and again, from an S3 server " +
+				slowStoreIs + "; one reader gets a range of 4 MiB of it at a time, on the broker's processor",
+			Subject: "fetch", Base: "raw GET", Metrics: []report.Metric{report.P50, report.P99},
+		}, true, (*bench).firstByteRow),
 	}
+	for _, partitions := range []int{1, 4, 16} {
+		entries = append(entries, row(report.Row{
+			Name: fmt.Sprintf("cold-slow-replay-%d", partitions), Seconds: 100,
+			What: fmt.Sprintf("A consumer for each of %d partitions that lie only in an S3 server %s; the same server is read "+
+				"with ranges of 4 MiB by as many readers as the broker has (%d), on its processor", partitions, slowStoreIs,
+				tierReaders),
+			Subject: "replay", Base: "raw GET", Metrics: []report.Metric{report.Rate},
+			Goals: []report.Goal{{Metric: report.Rate, Value: 0.9}},
+		}, true, func(b *bench, ctx context.Context, t *tier) (report.Result, error) {
+			return b.coldRow(ctx, t, partitions, tierReaders)
+		}))
+	}
+	return entries
 }
+
+// slowStoreIs says in words what a slowStore is.
+const slowStoreIs = "that answers each request 30 ms later and all of them with 200 MB/s"
 
 // tier is a node with its bucket.
 type tier struct {
 	*running
 	server *launch.Broker
-	folder string // in the bucket
+	slow   *slowStore // nil: the server is reached right away
+	folder string     // in the bucket
 }
 
-const tierPartitions = 4
+const (
+	tierPartitions = 4
+	tierReaders    = 10 // remote.log.reader.threads
+)
 
-// startTier starts an S3 server on the client's processor and a node on the broker's.
-func (b *bench) startTier(ctx context.Context) (*tier, error) {
+// url names a folder of the server as it is to be reached.
+func (t *tier) url(folder string) string {
+	server := *t.server
+	if t.slow != nil {
+		server.Address = t.slow.address
+	}
+	return launch.S3URL(&server, folder)
+}
+
+// startTier starts an S3 server on the client's processor and a node on the broker's. The node has no disk cache, since
+// rows read the same again and again, and all but the first time it would come from there.
+func (b *bench) startTier(ctx context.Context, slow bool) (*tier, error) {
 	b.stopAll()
 	if _, err := os.Stat(b.options.versitygw); err != nil {
 		return nil, fmt.Errorf("-versitygw: %w; `make versitygw` builds it", err)
@@ -81,12 +127,17 @@ func (b *bench) startTier(ctx context.Context) (*tier, error) {
 	}
 	t := &tier{server: server, folder: "firn"}
 	b.beside = append(b.beside, server.PID)
+	if slow {
+		if t.slow, err = newSlowStore(ctx, server.Address); err != nil {
+			return nil, errors.Join(err, t.close(b))
+		}
+	}
 	data, err := b.folder(string(firnTiered))
 	if err != nil {
 		return nil, errors.Join(err, t.close(b))
 	}
 	node := b.firn(data, []string{
-		"firn.log.flush.policy=os", "firn.object.store=" + launch.S3URL(server, t.folder),
+		"firn.log.flush.policy=os", "firn.object.store=" + t.url(t.folder), "firn.tier.cache.bytes=0",
 		"log.retention.check.interval.ms=200", "remote.log.manager.task.interval.ms=200",
 	})
 	node.Env = launch.S3Environment()
@@ -104,28 +155,32 @@ func (b *bench) startTier(ctx context.Context) (*tier, error) {
 func (t *tier) close(b *bench) error {
 	b.stopAll()
 	b.beside = nil
+	var err error
+	if t.slow != nil {
+		err = t.slow.close()
+	}
 	t.server.Kill()
-	return os.RemoveAll(t.server.Dir)
+	return errors.Join(err, os.RemoveAll(t.server.Dir))
 }
 
 const tierSegmentBytes = 64 << 20
 
 // fillCold makes a topic that has sunk but for its active segments, and returns how to read what has.
-func (b *bench) fillCold(ctx context.Context, t *tier) (replay.Fetch, error) {
+func (b *bench) fillCold(ctx context.Context, t *tier, partitions int) (replay.Fetch, error) {
 	batch, err := b.events.Encode(largeShape(), time.Now().UnixMilli(), 1)
 	if err != nil {
 		return replay.Fetch{}, err
 	}
-	topic, err := b.topic(ctx, t.running, tierPartitions, map[string]string{
+	topic, err := b.topic(ctx, t.running, partitions, map[string]string{
 		"remote.storage.enable": "true", "local.retention.ms": "1", "segment.bytes": fmt.Sprint(tierSegmentBytes),
 	})
 	if err != nil {
 		return replay.Fetch{}, err
 	}
-	if err := t.fill(ctx, topic, tierPartitions, batch, b.tierBatches(batch)); err != nil {
+	if err := t.fill(ctx, topic, partitions, batch, b.tierBatches(batch, partitions)); err != nil {
 		return replay.Fetch{}, err
 	}
-	sunk, err := t.await(ctx, topic, func(p view.TierPartition) bool {
+	sunk, err := t.await(ctx, topic, partitions, func(p view.TierPartition) bool {
 		return p.Segments > 0 && p.LocalStart == p.End && p.UploadLagBytes == 0
 	})
 	if err != nil {
@@ -136,29 +191,42 @@ func (b *bench) fillCold(ctx context.Context, t *tier) (replay.Fetch, error) {
 		remote = min(remote, p.End)
 	}
 	return replay.Fetch{
-		Address: t.Address, Topic: topic, Consumers: tierPartitions, Batch: batch, Batches: remote / batch.Records,
+		Address: t.Address, Topic: topic, Consumers: partitions, Batch: batch, Batches: remote / batch.Records,
 		MaxBytes: 1 << 20,
 	}, t.sync()
 }
 
 // tierBatches are so many that each partition has some segments, and all together far more than a cache.
-func (b *bench) tierBatches(batch replay.Batch) int64 {
-	return max(int64(4e9*b.options.effort.scale)/tierPartitions, 2*tierSegmentBytes) / int64(len(batch.Data))
+func (b *bench) tierBatches(batch replay.Batch, partitions int) int64 {
+	return max(int64(4e9*b.options.effort.scale)/int64(partitions), 2*tierSegmentBytes) / int64(len(batch.Data))
 }
 
-func (b *bench) coldRow(ctx context.Context, t *tier) (report.Result, error) {
-	fetch, err := b.fillCold(ctx, t)
+func (b *bench) coldRow(ctx context.Context, t *tier, partitions, readers int) (report.Result, error) {
+	fetch, err := b.fillCold(ctx, t, partitions)
 	if err != nil {
 		return report.Result{}, err
 	}
 	raw := side{run: func(ctx context.Context, bytes int64) (int64, report.Values, error) {
-		return b.raw(ctx, rawWork{Store: launch.S3URL(t.server, t.folder), Bytes: bytes, Workers: tierPartitions})
+		return b.raw(ctx, rawWork{Store: t.url(t.folder), Bytes: bytes, Workers: readers})
 	}}
 	return b.compare(ctx, comparison{subject: *fetchSide(t.running, fetch), base: &raw, steady: report.Rate})
 }
 
+// firstByteRow reads single places, most of which are in no memory.
+func (b *bench) firstByteRow(ctx context.Context, t *tier) (report.Result, error) {
+	fetch, err := b.fillCold(ctx, t, 1)
+	if err != nil {
+		return report.Result{}, err
+	}
+	fetch.MaxBytes, fetch.Random = 128<<10, rand.New(rand.NewPCG(1, 1))
+	raw := side{run: func(ctx context.Context, bytes int64) (int64, report.Values, error) {
+		return b.raw(ctx, rawWork{Store: t.url(t.folder), Bytes: bytes, Workers: 1})
+	}}
+	return b.compare(ctx, comparison{subject: *fetchSide(t.running, fetch), base: &raw, steady: report.P50})
+}
+
 func (b *bench) hotBesideRow(ctx context.Context, t *tier) (report.Result, error) {
-	fetch, err := b.fillCold(ctx, t)
+	fetch, err := b.fillCold(ctx, t, tierPartitions)
 	if err != nil {
 		return report.Result{}, err
 	}
@@ -176,7 +244,7 @@ func (b *bench) uploadRow(ctx context.Context, t *tier) (report.Result, error) {
 	}
 	raw := side{run: func(ctx context.Context, bytes int64) (int64, report.Values, error) {
 		return b.raw(ctx, rawWork{
-			Store: launch.S3URL(t.server, "raw"), Bytes: bytes, Workers: tierPartitions, PutBytes: tierSegmentBytes,
+			Store: t.url("raw"), Bytes: bytes, Workers: tierPartitions, PutBytes: tierSegmentBytes,
 		})
 	}}
 	var topic string
@@ -187,7 +255,7 @@ func (b *bench) uploadRow(ctx context.Context, t *tier) (report.Result, error) {
 				"segment.bytes": fmt.Sprint(tierSegmentBytes),
 			})
 			if err == nil {
-				err = t.fill(ctx, topic, tierPartitions, batch, b.tierBatches(batch))
+				err = t.fill(ctx, topic, tierPartitions, batch, b.tierBatches(batch, tierPartitions))
 			}
 			return errors.Join(err, t.sync())
 		},
@@ -197,7 +265,7 @@ func (b *bench) uploadRow(ctx context.Context, t *tier) (report.Result, error) {
 			if _, err := t.admin.AlterTopicConfigs(ctx, changes, topic); err != nil {
 				return 0, nil, err
 			}
-			copied, err := t.await(ctx, topic, func(p view.TierPartition) bool {
+			copied, err := t.await(ctx, topic, tierPartitions, func(p view.TierPartition) bool {
 				return p.Segments > 0 && p.UploadLagBytes == 0
 			})
 			if err != nil {
@@ -216,7 +284,7 @@ func (b *bench) uploadRow(ctx context.Context, t *tier) (report.Result, error) {
 
 // await asks for the state of a topic's partitions until all of them are as they should be.
 func (t *tier) await(
-	ctx context.Context, topic string, holds func(view.TierPartition) bool,
+	ctx context.Context, topic string, partitions int, holds func(view.TierPartition) bool,
 ) (found []view.TierPartition, err error) {
 	err = eventually(ctx, 5*time.Minute, func(ctx context.Context) error {
 		status, err := t.status(ctx)
@@ -229,8 +297,8 @@ func (t *tier) await(
 				found = append(found, p)
 			}
 		}
-		if len(found) < tierPartitions {
-			return fmt.Errorf("%d of %d partitions of %s are in the bucket", len(found), tierPartitions, topic)
+		if len(found) < partitions {
+			return fmt.Errorf("%d of %d partitions of %s are in the bucket", len(found), partitions, topic)
 		}
 		return nil
 	})
