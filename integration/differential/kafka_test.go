@@ -6,6 +6,8 @@ import (
 	"context"
 	"errors"
 	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -23,7 +25,7 @@ var coordinators = []string{
 
 // startKafka runs one node of Apache Kafka until the test ends and returns where it serves. What else it would set is in
 // the answers of DescribeConfigs, and in the table of differences.
-func startKafka(t *testing.T) *peer {
+func startKafka(t *testing.T, settings ...string) *peer {
 	t.Helper()
 	lib := os.Getenv("FIRN_KAFKA_LIB")
 	switch version, err := launch.KafkaVersion(lib); {
@@ -37,25 +39,26 @@ func startKafka(t *testing.T) *peer {
 		Lib: lib, Dir: t.TempDir(), CPU: launch.AnyCPU,
 		// It lives for a minute: what makes it fast later would make it slow now.
 		Java:     []string{"-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto", "-Xmx768m"},
-		Settings: coordinators,
+		Settings: append(slices.Clone(coordinators), settings...),
 	}
 	broker, err := kafka.Start(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(broker.Kill) // nobody reads its files again
-	p := &peer{name: "kafka", address: broker.Address}
+	p := &peer{name: "kafka", address: broker.Address, logs: filepath.Join(kafka.Dir, "logs")}
 	t.Cleanup(p.close)
 	return p
 }
 
 // startFirn runs a node of firn in this process, with nothing else set but where it listens and keeps its data.
-func startFirn(t *testing.T) *peer {
+func startFirn(t *testing.T, settings ...string) *peer {
 	t.Helper()
+	dir := t.TempDir()
 	cfg, err := firn.LoadConfig(firn.Sources{
-		DataDir: t.TempDir(),
-		Set: append([]string{"node.id=1", "listeners=PLAINTEXT://127.0.0.1:0", "firn.http.listener=127.0.0.1:0"},
-			coordinators...),
+		DataDir: dir,
+		Set: slices.Concat([]string{"node.id=1", "listeners=PLAINTEXT://127.0.0.1:0", "firn.http.listener=127.0.0.1:0"},
+			coordinators, settings),
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -69,5 +72,7 @@ func startFirn(t *testing.T) *peer {
 			t.Error(err)
 		}
 	})
-	return &peer{name: "firn", address: node.Addr()}
+	p := &peer{name: "firn", address: node.Addr(), http: node.HTTPAddr(), logs: filepath.Join(dir, "log")}
+	t.Cleanup(p.close)
+	return p
 }

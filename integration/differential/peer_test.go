@@ -29,6 +29,8 @@ const maxAnswer = 64 << 20
 // peer is one of the two brokers, with the one connection that a script uses.
 type peer struct {
 	name, address string
+	http          string // firn's own listener; Kafka has none
+	logs          string // the folder of the partitions
 	conn          net.Conn
 	timeout       time.Duration // of an answer, if not the usual one
 	correlation   int32

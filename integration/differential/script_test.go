@@ -199,8 +199,10 @@ func (s *script) await(name string, partitions int32) {
 }
 
 // poll asks until something has happened that nobody tells.
-func (s *script) poll(late string, happened func() bool) {
-	for deadline := time.Now().Add(awaitTimeout); !happened(); <-time.After(awaitPause) {
+func (s *script) poll(late string, happened func() bool) { s.pollFor(awaitTimeout, late, happened) }
+
+func (s *script) pollFor(patience time.Duration, late string, happened func() bool) {
+	for deadline := time.Now().Add(patience); !happened(); <-time.After(awaitPause) {
 		if time.Now().After(deadline) {
 			s.check(errors.New(late))
 		}
