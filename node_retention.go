@@ -3,12 +3,15 @@ package firn
 import (
 	"context"
 	"fmt"
+	"iter"
 
 	"github.com/firnlog/firn/broker/replica"
 	"github.com/firnlog/firn/broker/storage"
 	"github.com/firnlog/firn/internal/kafka"
+	"github.com/firnlog/firn/metastore/command"
 	"github.com/firnlog/firn/metastore/image"
 	"github.com/firnlog/firn/retention"
+	"github.com/firnlog/firn/tiering/manifest"
 )
 
 // newRetention makes the loop that lets old records go.
@@ -40,7 +43,7 @@ type retainedLog struct {
 
 // View implements retention.Log. A topic with remote storage whose tier state is not there yet is left alone: without
 // knowing what is remote nothing may go.
-func (r *retainedLog) View() (retention.View, error) {
+func (r *retainedLog) View(ctx context.Context) (retention.View, error) {
 	log, err := r.partition.Log()
 	if err != nil {
 		return retention.View{}, err
@@ -67,17 +70,49 @@ func (r *retainedLog) View() (retention.View, error) {
 		return view, nil
 	}
 	view.Tiered, view.RemoteEnd = true, tier.End
-	entries, err := r.node.tier.Entries(r.partition.ID())
+	tree, err := r.node.tier.Manifests().Get(ctx, r.partition.ID())
 	if err != nil {
 		return retention.View{}, err
 	}
-	for _, entry := range entries {
-		view.Remote = append(view.Remote, retention.Segment{
-			BaseOffset: entry.BaseOffset, EndOffset: entry.EndOffset, Bytes: entry.DataBytes,
-			MaxTimestamp: entry.MaxTimestamp, LastAppendedAt: entry.LastAppendedAt,
-		})
+	live, err := tree.Live(ctx)
+	if err != nil {
+		return retention.View{}, err
+	}
+	view.RemoteEnd = tree.End
+	for _, item := range live {
+		view.Remote = append(view.Remote, remotePart(ctx, tree, item))
 	}
 	return view, nil
+}
+
+// remotePart shows retention an item of a manifest, and what it stands for once that is asked for.
+func remotePart(ctx context.Context, tree *manifest.Tree, item command.Item) retention.Segment {
+	s := item.Summary()
+	part := retention.Segment{
+		BaseOffset: s.BaseOffset, EndOffset: s.EndOffset, Bytes: s.DataBytes, Segments: s.Segments,
+		MaxTimestamp: s.MaxTimestamp, LastAppendedAt: s.LastAppendedAt,
+	}
+	reference, sealed := item.(command.Reference)
+	if !sealed {
+		return part
+	}
+	if s.MinTimestamp < 0 { // some have no timestamps: then only their append times tell how old they are
+		part.MaxTimestamp = -1
+	}
+	part.Parts = func() iter.Seq2[retention.Segment, error] {
+		return func(yield func(retention.Segment, error) bool) {
+			inner, err := tree.Open(ctx, reference)
+			if err != nil {
+				yield(retention.Segment{}, err)
+			}
+			for _, item := range inner {
+				if !yield(remotePart(ctx, tree, item), nil) {
+					return
+				}
+			}
+		}
+	}
+	return part
 }
 
 func (r *retainedLog) tier() *image.TierState {

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
+	"math"
 	"net"
 	"path"
 	"path/filepath"
@@ -149,7 +151,7 @@ func (n *Node) openServers(ctx context.Context) error {
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	n.admin = admin.New(admin.Options{
 		Logger: n.logger, Gatherer: n.deps.Registry, Metadata: n.meta, Logs: n.logs.Log,
-		ObjectKey: n.objectKey, Compaction: shownCompaction{n.cleaner}, Ready: n.Ready, Profiles: n.config.PProf,
+		Segments: n.remoteSegments, ObjectKey: n.objectKey, Compaction: shownCompaction{n.cleaner}, Ready: n.Ready, Profiles: n.config.PProf,
 	})
 	n.run("HTTP", func(ctx context.Context) error { return n.admin.Run(ctx, httpListener) })
 	n.run("server", n.server.Run)
@@ -218,7 +220,21 @@ func (n *Node) logConfig(img *image.Image, topic *image.Topic) storage.Config {
 }
 
 func (n *Node) objectKey(tp kafka.TopicIDPartition, entry command.SegmentEntry) string {
-	return segment.KeyOf(n.meta.Image().ClusterID, tp, entry).String()
+	img := n.meta.Image()
+	cluster := img.ClusterID
+	if topic, found := img.TopicByID(tp.ID); found {
+		cluster = topic.OriginID(cluster, entry.Origin())
+	}
+	return segment.KeyOf(cluster, tp, entry).String()
+}
+
+// remoteSegments lists the segment objects of a partition that are part of its log.
+func (n *Node) remoteSegments(ctx context.Context, tp kafka.TopicIDPartition) iter.Seq2[command.SegmentEntry, error] {
+	tree, err := n.tier.Manifests().Get(ctx, tp)
+	if err != nil {
+		return func(yield func(command.SegmentEntry, error) bool) { yield(command.SegmentEntry{}, err) }
+	}
+	return tree.Segments(ctx, tree.Start, math.MaxInt64)
 }
 
 // roomyPlacement places new partitions as long as there is room for them.

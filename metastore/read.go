@@ -38,18 +38,6 @@ func (s *Store) Items(tp kafka.TopicIDPartition) (tier *image.TierState, items [
 	return tier, items, nil
 }
 
-// HeadEntries lists the segments among a partition's items.
-func (s *Store) HeadEntries(tp kafka.TopicIDPartition) ([]command.SegmentEntry, error) {
-	_, items, err := s.Items(tp)
-	var entries []command.SegmentEntry
-	for _, item := range items {
-		if entry, ok := item.(command.SegmentEntry); ok {
-			entries = append(entries, entry)
-		}
-	}
-	return entries, err
-}
-
 // Garbage lists what is or may be in the bucket and belongs to no log any more, in no particular order.
 func (s *Store) Garbage() ([]command.Garbage, error) {
 	var all []command.Garbage
@@ -74,6 +62,21 @@ func (s *Store) DeletedTopics() ([]command.DeletedTopic, error) {
 	})
 	if err != nil {
 		return nil, fmt.Errorf("list deleted topics: %w", err)
+	}
+	return all, nil
+}
+
+// Reserved lists the upload ids that are reserved for a partition, in no particular order: there may be an object under
+// each that is not committed yet.
+func (s *Store) Reserved(tp kafka.TopicIDPartition) ([]kafka.UUID, error) {
+	var all []kafka.UUID
+	err := s.scanTier(partitionKey(keyReservation, tp), func(key, _ []byte) error {
+		_, upload := parseUpload(key)
+		all = append(all, upload)
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("list the reserved uploads of %s: %w", tp, err)
 	}
 	return all, nil
 }

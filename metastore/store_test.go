@@ -156,11 +156,11 @@ func TestARefusalComesWithTheStateThatRefused(t *testing.T) {
 		if !errors.Is(err, command.ErrTierMoved) || result.(image.TierState).Version != 1 {
 			t.Errorf("%+v, %v", result, err)
 		}
-		if entries, err := n.store.HeadEntries(tp); len(entries) != 0 || err != nil {
-			t.Errorf("the manifest has %v, %v", entries, err)
+		if tier, items, err := n.store.Items(tp); tier == nil || tier.Version != 1 || len(items) != 0 || err != nil {
+			t.Errorf("the manifest is %v, %v, %v", tier, items, err)
 		}
 		unknown := kafka.TopicIDPartition{ID: id("b")}
-		if _, err := n.store.HeadEntries(unknown); !errors.Is(err, kafka.UnknownTopicID) {
+		if _, _, err := n.store.Items(unknown); !errors.Is(err, kafka.UnknownTopicID) {
 			t.Errorf("the manifest of an unknown partition: %v", err)
 		}
 	})

@@ -20,7 +20,7 @@ var ErrUnknown = errors.New("what the log holds is not known yet")
 // Log is a log as retention needs it.
 type Log interface {
 	// View is the log at this moment. An error leaves the log alone in this run: what is not known for sure is kept.
-	View() (View, error)
+	View(ctx context.Context) (View, error)
 	// Roll seals the active segment.
 	Roll() error
 	// MoveLogStart moves the log start offset, by a commit of the metastore where the log is tiered.
@@ -122,7 +122,7 @@ func (e *Enforcer) enforce(ctx context.Context, tp kafka.TopicPartition) (retain
 	if log == nil {
 		return 0, nil
 	}
-	view, err := log.View()
+	view, err := log.View(ctx)
 	if err != nil {
 		return 0, err
 	}
@@ -134,12 +134,15 @@ func (e *Enforcer) enforce(ctx context.Context, tp kafka.TopicPartition) (retain
 		if view.Tiered {
 			return view.Bytes(), nil // the bucket gets the segment first; the next run lets it go
 		}
-		if view, err = log.View(); err != nil {
+		if view, err = log.View(ctx); err != nil {
 			return 0, err
 		}
 	}
 	retained = view.Bytes()
-	start, lost := Start(view, now)
+	start, lost, err := Start(view, now)
+	if err != nil {
+		return retained, err
+	}
 	if start > view.LogStart {
 		if err := log.MoveLogStart(ctx, start); err != nil {
 			return retained, fmt.Errorf("move the log start offset to %d: %w", start, err)

@@ -25,7 +25,7 @@ type fakeLog struct {
 	calls []string
 }
 
-func (f *fakeLog) View() (View, error) {
+func (f *fakeLog) View(context.Context) (View, error) {
 	v := f.view
 	v.Local = slices.Clone(v.Local)
 	return v, f.err

@@ -55,7 +55,7 @@ func (m *metrics) deleted(lost []Loss) (bytes int64) {
 	for _, loss := range lost {
 		bytes += loss.Bytes
 		m.deletedBytes.WithLabelValues(loss.Reason.String()).Add(float64(loss.Bytes))
-		m.deletedSegments.WithLabelValues(loss.Reason.String()).Inc()
+		m.deletedSegments.WithLabelValues(loss.Reason.String()).Add(float64(loss.Segments))
 	}
 	return bytes
 }

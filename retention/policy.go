@@ -1,5 +1,7 @@
 package retention
 
+import "iter"
+
 // Unlimited is the value of a limit that is not set.
 const Unlimited = -1
 
@@ -16,6 +18,12 @@ type Segment struct {
 	MaxTimestamp          int64 // largest record time in ms; −1 unknown
 	LastAppendedAt        int64 // broker's time of the last append in ms; −1 unknown
 	Active                bool  // still written to: never removed, only rolled
+
+	// Parts are the segments that this one stands for, in order: a long history is not listed one by one before it has to
+	// be. Its bytes are theirs together and its times those of the youngest. It is nil for a segment. Segments is how many
+	// there are; 0 means one.
+	Parts    func() iter.Seq2[Segment, error]
+	Segments int64
 }
 
 // View is a log at one moment.
@@ -79,32 +87,62 @@ const (
 // String is the reason as a label of metrics.
 func (r Reason) String() string { return [reasons]string{"size", "age", "log_start"}[r] }
 
-// Loss is a segment that goes.
+// Loss is a segment that goes, or several.
 type Loss struct {
-	Reason Reason
-	Bytes  int64
+	Reason   Reason
+	Bytes    int64
+	Segments int64
 }
 
 // Start is where the log should begin: past all segments, from the oldest on, that are too old or that the log is too
 // large with. It never goes back, nor past the high watermark, nor into the active segment. The losses are the segments
-// that end at or before it.
-func Start(v View, now int64) (int64, []Loss) {
+// that end at or before it. An error is one of listing parts: nothing is known for sure then.
+func Start(v View, now int64) (int64, []Loss, error) {
 	segments := v.whole()
-	excess := bytesOf(segments) - v.Limits.Bytes // bytes that may go
-	start := v.LogStart
-	var lost []Loss
+	c := cursor{view: v, now: now, excess: bytesOf(segments) - v.Limits.Bytes, start: v.LogStart}
 	for _, segment := range segments {
-		reason, goes := v.reason(segment, excess, now)
-		if !goes || segment.Active || segment.EndOffset > v.HighWatermark {
+		if goes, err := c.take(segment); err != nil {
+			return v.LogStart, nil, err
+		} else if !goes {
 			break
 		}
-		excess -= segment.Bytes
-		start = max(start, segment.EndOffset)
-		if reason != ByStart || !v.Tiered { // whoever moved the start of a tiered log has let go of what the bucket has
-			lost = append(lost, Loss{Reason: reason, Bytes: segment.Bytes})
+	}
+	return c.start, c.lost, nil
+}
+
+// cursor goes through a log from its oldest segment on.
+type cursor struct {
+	view   View
+	now    int64
+	excess int64 // bytes that may go
+	start  int64
+	lost   []Loss
+}
+
+// take tells whether a segment goes as a whole, and lets go of it, or of the first of its parts.
+func (c *cursor) take(segment Segment) (goes bool, err error) {
+	reason, goes := c.view.reason(segment, c.excess, c.now)
+	if goes && !segment.Active && segment.EndOffset <= c.view.HighWatermark {
+		c.excess -= segment.Bytes
+		c.start = max(c.start, segment.EndOffset)
+		// Whoever moved the start of a tiered log has let go of what the bucket has.
+		if reason != ByStart || !c.view.Tiered {
+			c.lost = append(c.lost, Loss{Reason: reason, Bytes: segment.Bytes, Segments: max(segment.Segments, 1)})
+		}
+		return true, nil
+	}
+	if segment.Parts == nil {
+		return false, nil
+	}
+	for part, err := range segment.Parts() {
+		if err != nil {
+			return false, err
+		}
+		if goes, err := c.take(part); !goes || err != nil {
+			return false, err
 		}
 	}
-	return start, lost
+	return true, nil
 }
 
 // reason tells whether a segment goes, the oldest that is left, and why.

@@ -1,6 +1,8 @@
 package retention
 
 import (
+	"errors"
+	"iter"
 	"slices"
 	"testing"
 )
@@ -109,7 +111,7 @@ func TestStartOfAnAllLocalLog(t *testing.T) {
 			if test.change != nil {
 				test.change(&test.view)
 			}
-			if got, _ := Start(test.view, now); got != test.want {
+			if got, _, _ := Start(test.view, now); got != test.want {
 				t.Errorf("log start offset %d, want %d", got, test.want)
 			}
 		})
@@ -154,7 +156,7 @@ func TestStartOfATieredLog(t *testing.T) {
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			if got, _ := Start(test.view, now); got != test.want {
+			if got, _, _ := Start(test.view, now); got != test.want {
 				t.Errorf("log start offset %d, want %d", got, test.want)
 			}
 		})
@@ -211,6 +213,86 @@ func TestLocalStart(t *testing.T) {
 	}
 }
 
+// part stands for segments, and counts how often it is asked for them.
+func part(asked *int, segments ...Segment) Segment {
+	whole := Segment{
+		BaseOffset: segments[0].BaseOffset, EndOffset: segments[len(segments)-1].EndOffset, Bytes: bytesOf(segments),
+		MaxTimestamp: -1, LastAppendedAt: -1, Segments: int64(len(segments)),
+	}
+	for _, segment := range segments {
+		whole.MaxTimestamp = max(whole.MaxTimestamp, segment.MaxTimestamp)
+		whole.LastAppendedAt = max(whole.LastAppendedAt, segment.LastAppendedAt)
+	}
+	whole.Parts = func() iter.Seq2[Segment, error] {
+		return func(yield func(Segment, error) bool) {
+			*asked++
+			for _, segment := range segments {
+				if !yield(segment, nil) {
+					return
+				}
+			}
+		}
+	}
+	return whole
+}
+
+// A long history comes in parts, of which only the one is looked into in which the log start will lie.
+func TestStartOfAHistoryInParts(t *testing.T) {
+	segments := local(20, 19, 18, 17, 16, 15, 14, 13, 0)
+	for name, test := range map[string]struct {
+		change func(*Limits)
+		want   int64
+		asked  int
+	}{
+		"nothing goes":                      {func(*Limits) {}, 0, 1},
+		"by age, in the middle of a part":   {func(l *Limits) { l.Ms = 17 * hour }, 300, 1},
+		"by age, whole parts":               {func(l *Limits) { l.Ms = 16 * hour }, 400, 1},
+		"by age, all":                       {func(l *Limits) { l.Ms = hour }, 800, 0},
+		"by size, in the middle of a part":  {func(l *Limits) { l.Bytes = 25 }, 600, 1},
+		"by size, less than the first part": {func(l *Limits) { l.Bytes = 75 }, 100, 2},
+	} {
+		asked := 0
+		inner := part(&asked, segments[0:2]...)
+		node := part(&asked, inner, part(&asked, segments[2:4]...))
+		node.Segments = 4
+		history := View{
+			HighWatermark: 900, Tiered: true, RemoteEnd: 800, Limits: limited(test.change), Local: segments[8:],
+			Remote: []Segment{node, part(&asked, segments[4:6]...), segments[6], segments[7]},
+		}
+		got, lost, err := Start(history, now)
+		if got != test.want || err != nil {
+			t.Errorf("%s: log start offset %d, want %d (%v)", name, got, test.want, err)
+		}
+		if asked > test.asked+1 {
+			t.Errorf("%s: %d parts were looked into", name, asked)
+		}
+		var gone int64
+		for _, loss := range lost {
+			gone += loss.Segments
+		}
+		if gone != test.want/100 {
+			t.Errorf("%s: %d segments are lost", name, gone)
+		}
+	}
+}
+
+func TestAPartThatCannotBeReadLeavesTheLogAlone(t *testing.T) {
+	asked, broken := 0, errors.New("damaged")
+	segments := local(9, 9, 9, 0)
+	bad := part(&asked, segments[1:3]...)
+	bad.MaxTimestamp, bad.LastAppendedAt = -1, -1
+	bad.Parts = func() iter.Seq2[Segment, error] {
+		return func(yield func(Segment, error) bool) { yield(Segment{}, broken) }
+	}
+	history := View{
+		HighWatermark: 400, Tiered: true, RemoteEnd: 300, Limits: limited(func(l *Limits) { l.Ms = hour }),
+		Remote: []Segment{segments[0], bad}, Local: segments[3:],
+	}
+	if start, lost, err := Start(history, now); start != 0 || len(lost) != 0 || !errors.Is(err, broken) {
+		t.Errorf("log start offset %d, losses %v, %v", start, lost, err)
+	}
+}
+
 func TestLossesHaveTheirReasons(t *testing.T) {
 	const size, age, start = BySize, ByAge, ByStart
 	tests := []struct {
@@ -243,7 +325,7 @@ func TestLossesHaveTheirReasons(t *testing.T) {
 			if test.change != nil {
 				test.change(&test.view)
 			}
-			_, lost := Start(test.view, now)
+			_, lost, _ := Start(test.view, now)
 			var got []Reason
 			for _, loss := range lost {
 				got = append(got, loss.Reason)

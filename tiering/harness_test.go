@@ -27,6 +27,7 @@ import (
 	"github.com/firnlog/firn/metastore/image"
 	"github.com/firnlog/firn/metastore/state"
 	"github.com/firnlog/firn/tiering"
+	"github.com/firnlog/firn/tiering/manifest"
 	"github.com/firnlog/firn/tiering/objectstore"
 )
 
@@ -379,6 +380,12 @@ func (b *broker) seal() {
 	b.t.Helper()
 	must(b.t, b.log().Roll())
 	b.sleep(time.Second)
+}
+
+// tree is the manifest.
+func (b *broker) tree() *manifest.Tree {
+	b.t.Helper()
+	return get[*manifest.Tree](b.t)(b.tier.Manifests().Get(context.Background(), eventsID))
 }
 
 func (b *broker) tierState() image.TierState {

@@ -2,6 +2,7 @@ package tiering
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 
@@ -13,12 +14,14 @@ import (
 	"github.com/firnlog/firn/metastore/image"
 	"github.com/firnlog/firn/tiering/fetch"
 	"github.com/firnlog/firn/tiering/gc"
+	"github.com/firnlog/firn/tiering/manifest"
 	"github.com/firnlog/firn/tiering/upload"
 )
 
 // Manager is the tier of one broker. Its methods may be called concurrently, and before Run.
 type Manager struct {
 	options   Options
+	manifests *manifest.Manifests
 	uploader  *upload.Uploader
 	reader    *fetch.Reader
 	collector *gc.Collector
@@ -41,6 +44,10 @@ func New(options Options) *Manager {
 		tasks:   map[kafka.TopicPartition]*upload.Task{},
 	}
 	cfg, events := options.Config, options.Events
+	m.manifests = manifest.New(manifest.Options{
+		Source: options.Metadata, Bucket: options.Bucket, ClusterID: options.ClusterID, CacheBytes: manifestCacheBytes,
+		Registerer: options.Registerer,
+	})
 	m.uploader = upload.New(upload.Options{
 		Logger: options.Logger, Registerer: options.Registerer, ClusterID: options.ClusterID,
 		Bucket: options.Bucket, Metadata: options.Metadata, Logs: options.Logs.Log, NewUploadID: options.NewUploadID,
@@ -48,11 +55,11 @@ func New(options Options) *Manager {
 			Uploaded: events.SegmentUploaded, Committed: events.SegmentCommitted, Failed: events.UploadFailed,
 		},
 		Interval: cfg.TaskInterval, Concurrency: cfg.UploadConcurrency,
-		Deadline: cfg.UploadDeadline, Reservation: cfg.Reservation,
+		Deadline: cfg.UploadDeadline, Reservation: cfg.Reservation, Shape: cfg.Shape,
 	})
 	m.reader = fetch.New(fetch.Options{
-		Logger: options.Logger, Registerer: options.Registerer, ClusterID: options.ClusterID,
-		Bucket: options.Bucket, Metadata: options.Metadata, Local: m.localLog, Cache: options.Cache,
+		Logger: options.Logger, Registerer: options.Registerer, Bucket: options.Bucket,
+		Metadata: options.Metadata, Manifests: m.manifests, Local: m.localLog, Cache: options.Cache,
 		Concurrency: cfg.FetchConcurrency, Queue: cfg.FetchQueue,
 		MemoryBytes: cfg.FetchMemoryBytes, ReadAheadBytes: cfg.ReadAheadBytes,
 	})
@@ -66,6 +73,9 @@ func New(options Options) *Manager {
 	}
 	return m
 }
+
+// manifestCacheBytes is for the manifests of a few thousand partitions that are read, and what of them is sealed.
+const manifestCacheBytes = 64 << 20
 
 // SetConcurrency changes how many uploads, and how many requests of reads, there are at a time.
 func (m *Manager) SetConcurrency(uploads, reads int) {
@@ -124,10 +134,8 @@ func (m *Manager) MaxTimestamp(ctx context.Context, tp kafka.TopicIDPartition) (
 	return m.reader.MaxTimestamp(ctx, tp)
 }
 
-// Entries lists the segment objects of a partition, by offset.
-func (m *Manager) Entries(tp kafka.TopicIDPartition) ([]command.SegmentEntry, error) {
-	return m.options.Metadata.HeadEntries(tp)
-}
+// Manifests say which segments are remote.
+func (m *Manager) Manifests() *manifest.Manifests { return m.manifests }
 
 // AdvanceStart moves the log start offset of a tiered partition by a commit of the metastore; objects wholly below it
 // are collected later. If the outcome is unknown it may be called again: a start that is reached already stays.
@@ -139,14 +147,39 @@ func (m *Manager) AdvanceStart(ctx context.Context, tp kafka.TopicIDPartition, o
 	if partition.Leader != m.options.BrokerID {
 		return fmt.Errorf("advance the start of %s: %w", tp, kafka.NotLeaderOrFollower)
 	}
-	_, err := m.options.Metadata.Propose(ctx, command.AdvanceStart{
-		Partition: tp, LeaderEpoch: partition.Epoch, Start: offset, ElapsedMs: m.options.Metadata.ElapsedMs(),
-	})
-	if err != nil {
-		return fmt.Errorf("advance the start of %s to %d: %w", tp, offset, err)
+	for attempt := 1; ; attempt++ {
+		err := m.proposeStart(ctx, tp, partition, offset)
+		switch {
+		case err == nil:
+			m.collector.Wake()
+			return nil
+		case errors.Is(err, command.ErrTierMoved) && attempt < advanceAttempts:
+			m.manifests.Forget(tp) // what was counted is in another reference by now
+		default:
+			return fmt.Errorf("advance the start of %s to %d: %w", tp, offset, err)
+		}
 	}
-	m.collector.Wake()
-	return nil
+}
+
+// advanceAttempts: a seal may come between counting and the commit, but not again and again.
+const advanceAttempts = 3
+
+func (m *Manager) proposeStart(ctx context.Context, tp kafka.TopicIDPartition, partition *image.Partition, offset int64,
+) error {
+	var below command.Below
+	if partition.Tier != nil {
+		tree, err := m.manifests.Get(ctx, tp)
+		if err == nil {
+			below, err = tree.Below(ctx, offset)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	_, err := m.options.Metadata.Propose(ctx, command.AdvanceStart{
+		Partition: tp, LeaderEpoch: partition.Epoch, Start: offset, ElapsedMs: m.options.Metadata.ElapsedMs(), Below: below,
+	})
+	return err
 }
 
 // localLog finds the local log of a partition that is known by its id.

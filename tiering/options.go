@@ -16,15 +16,17 @@ import (
 	"github.com/firnlog/firn/metastore/image"
 	"github.com/firnlog/firn/tiering/cache"
 	"github.com/firnlog/firn/tiering/gc"
+	"github.com/firnlog/firn/tiering/manifest"
 	"github.com/firnlog/firn/tiering/objectstore"
 )
 
 // Metadata is the cluster's metadata as the tier needs it; metastore.Store is one.
 type Metadata interface {
 	Image() *image.Image
-	// Propose has a command applied. Its result is visible in Image and HeadEntries once it has returned.
+	// Propose has a command applied. Its result is visible in Image and Items once it has returned.
 	Propose(ctx context.Context, cmd command.Command) (any, error)
-	HeadEntries(tp kafka.TopicIDPartition) ([]command.SegmentEntry, error)
+	// Items is a partition's tier state, and the top level of its manifest.
+	Items(tp kafka.TopicIDPartition) (*image.TierState, []command.Item, error)
 	ElapsedMs() int64
 }
 
@@ -55,15 +57,16 @@ type Options struct {
 
 // Config are the settings of the tier; the root package says what they are called.
 type Config struct {
-	TaskInterval      time.Duration // between two looks at what to copy, when nothing happens
-	UploadConcurrency int           // uploads at a time
-	UploadDeadline    time.Duration // of one upload
-	Reservation       time.Duration // of an upload id; longer than UploadDeadline
-	Grace             time.Duration // from the removal of an object's last reference to that of the object
-	FetchConcurrency  int           // requests to the bucket at a time, for reads
-	FetchQueue        int           // reads that may wait
-	FetchMemoryBytes  int64         // what has been read and is kept, or is being read
-	ReadAheadBytes    int64         // ahead of one reader
+	TaskInterval      time.Duration  // between two looks at what to copy, when nothing happens
+	UploadConcurrency int            // uploads at a time
+	UploadDeadline    time.Duration  // of one upload
+	Reservation       time.Duration  // of an upload id; longer than UploadDeadline
+	Grace             time.Duration  // from the removal of an object's last reference to that of the object
+	FetchConcurrency  int            // requests to the bucket at a time, for reads
+	FetchQueue        int            // reads that may wait
+	FetchMemoryBytes  int64          // what has been read and is kept, or is being read
+	ReadAheadBytes    int64          // ahead of one reader
+	Shape             manifest.Shape // of manifests; zero is manifest.DefaultShape
 }
 
 // Events are told of what the tier does; each func is optional and must not block.
@@ -81,6 +84,9 @@ type Events struct {
 func (o Options) withDefaults() Options {
 	if o.Events == nil {
 		o.Events = &Events{}
+	}
+	if o.Config.Shape == (manifest.Shape{}) {
+		o.Config.Shape = manifest.DefaultShape()
 	}
 	if o.NewUploadID == nil {
 		o.NewUploadID = randomID

@@ -293,6 +293,9 @@ func (s *script) bucket(*datadriven.TestData) string {
 		line := fmt.Sprintf("%s %d bytes", name[strings.LastIndex(name, "/")+1:], info.Size)
 		if key, err := segment.ParseKey(name); err == nil {
 			line = fmt.Sprintf("[%d, %d) epoch %d, %d bytes", key.BaseOffset, key.EndOffset, key.LeaderEpoch, info.Size)
+			if key.Kind != segment.KindSegment {
+				line += ", " + levels[key.Kind-segment.KindSegment]
+			}
 		}
 		out = append(out, line)
 	}
@@ -315,15 +318,20 @@ func (s *script) tier(*datadriven.TestData) string {
 	state := s.broker.tierState()
 	var out strings.Builder
 	fmt.Fprintf(&out, "[%d, %d), %d segments, %d bytes\n", state.Start, state.End, state.Segments, state.Bytes)
-	entries, err := s.broker.tier.Entries(eventsID)
-	must(s.broker.t, err)
-	for _, entry := range entries {
-		fmt.Fprintf(&out, "[%d, %d) epoch %d, %d bytes of data, times %d to %d (at %d)\n", entry.BaseOffset,
-			entry.EndOffset, entry.LeaderEpoch, entry.DataBytes, entry.MinTimestamp, entry.MaxTimestamp,
-			entry.MaxTimestampOffset)
+	for _, item := range s.broker.tree().Items() {
+		s := item.Summary()
+		fmt.Fprintf(&out, "[%d, %d) epoch %d, %d bytes of data, times %d to %d (at %d)", s.BaseOffset,
+			s.EndOffset, s.LeaderEpoch, s.DataBytes, s.MinTimestamp, s.MaxTimestamp, s.MaxTimestampOffset)
+		if s.Level > 0 {
+			fmt.Fprintf(&out, ", %s of %d segments", levels[s.Level], s.Segments)
+		}
+		out.WriteString("\n")
 	}
 	return out.String()
 }
+
+// levels are the names of an item's levels.
+var levels = [...]string{"segment", "leaf", "node"}
 
 func (s *script) log(*datadriven.TestData) string {
 	log := s.broker.log()

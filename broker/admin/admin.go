@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"iter"
 	"log/slog"
 	"net"
 	"net/http"
@@ -24,8 +25,6 @@ import (
 // Metadata is what the JSON API shows of the cluster's metadata.
 type Metadata interface {
 	Image() *image.Image
-	// HeadEntries lists a partition's segment objects, by offset.
-	HeadEntries(tp kafka.TopicIDPartition) ([]command.SegmentEntry, error)
 }
 
 // Options are what a Server is made of.
@@ -35,6 +34,8 @@ type Options struct {
 	Metadata Metadata
 	// Logs finds the local log of a partition.
 	Logs func(tp kafka.TopicPartition) (*storage.Log, error)
+	// Segments lists a partition's segment objects, by offset.
+	Segments func(ctx context.Context, tp kafka.TopicIDPartition) iter.Seq2[command.SegmentEntry, error]
 	// ObjectKey is the key under which a segment object lies in the bucket.
 	ObjectKey func(tp kafka.TopicIDPartition, entry command.SegmentEntry) string
 	// Compaction is the log cleaner.

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"iter"
 	"log/slog"
 	"net"
 	"net/http"
@@ -34,17 +35,20 @@ func (f *fakeMetadata) Image() *image.Image {
 	}).WithTopic(&image.Topic{ID: kafka.UUID{2}, Name: "hot", Partitions: []image.Partition{{}}})
 }
 
-func (f *fakeMetadata) HeadEntries(tp kafka.TopicIDPartition) ([]command.SegmentEntry, error) {
-	if tp.Partition != 0 {
-		return nil, f.entriesErr
+func (f *fakeMetadata) segments(_ context.Context, tp kafka.TopicIDPartition) iter.Seq2[command.SegmentEntry, error] {
+	entry := command.SegmentEntry{BaseOffset: 5, EndOffset: 10, UploadID: kafka.UUID{7}, ObjectBytes: 120, MaxTimestamp: 9}
+	return func(yield func(command.SegmentEntry, error) bool) {
+		if tp.Partition == 0 && yield(entry, nil) && f.entriesErr != nil {
+			yield(command.SegmentEntry{}, f.entriesErr)
+		}
 	}
-	return []command.SegmentEntry{{BaseOffset: 5, EndOffset: 10, UploadID: kafka.UUID{7}, ObjectBytes: 120, MaxTimestamp: 9}}, nil
 }
 
 func newServer(metadata *fakeMetadata, ready error, profiles bool) *Server {
 	return New(Options{
 		Logger: slog.New(slog.DiscardHandler), Gatherer: prometheus.NewRegistry(), Metadata: metadata,
-		Logs: func(kafka.TopicPartition) (*storage.Log, error) { return nil, kafka.KafkaStorageError },
+		Logs:     func(kafka.TopicPartition) (*storage.Log, error) { return nil, kafka.KafkaStorageError },
+		Segments: metadata.segments,
 		ObjectKey: func(tp kafka.TopicIDPartition, entry command.SegmentEntry) string {
 			return tp.ID.Hex() + "/" + entry.UploadID.Hex()
 		},

@@ -57,12 +57,14 @@ func (s *Server) tierObjects(w http.ResponseWriter, r *http.Request) {
 	answer := view.TierObjects{Topic: topic.Name, TopicID: topic.ID.String(), Entries: []view.TierEntry{}}
 	for i := range topic.Partitions {
 		tp := kafka.TopicIDPartition{ID: topic.ID, Partition: int32(i)}
-		entries, err := s.options.Metadata.HeadEntries(tp)
-		if err != nil {
-			s.fail(w, http.StatusInternalServerError, fmt.Errorf("list the objects of %s-%d: %w", topic.Name, i, err))
-			return
+		if topic.Partitions[i].Tier == nil {
+			continue
 		}
-		for _, entry := range entries {
+		for entry, err := range s.options.Segments(r.Context(), tp) {
+			if err != nil {
+				s.fail(w, http.StatusInternalServerError, fmt.Errorf("list the objects of %s-%d: %w", topic.Name, i, err))
+				return
+			}
 			answer.Entries = append(answer.Entries, view.TierEntry{
 				Topic: topic.Name, Partition: tp.Partition,
 				BaseOffset: entry.BaseOffset, EndOffset: entry.EndOffset,

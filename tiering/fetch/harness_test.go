@@ -23,6 +23,7 @@ import (
 	"github.com/firnlog/firn/internal/vfs"
 	"github.com/firnlog/firn/metastore/command"
 	"github.com/firnlog/firn/metastore/image"
+	"github.com/firnlog/firn/tiering/manifest"
 	"github.com/firnlog/firn/tiering/objectstore"
 	"github.com/firnlog/firn/tiering/segment"
 )
@@ -72,12 +73,17 @@ func (r *remote) Image() *image.Image {
 	})
 }
 
-// HeadEntries implements Metadata.
-func (r *remote) HeadEntries(kafka.TopicIDPartition) ([]command.SegmentEntry, error) {
+// Items implements manifest.Source.
+func (r *remote) Items(kafka.TopicIDPartition) (*image.TierState, []command.Item, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.listed++
-	return append([]command.SegmentEntry(nil), r.entries...), nil
+	var items []command.Item
+	for _, entry := range r.entries {
+		items = append(items, entry)
+	}
+	tier := r.tier
+	return &tier, items, nil
 }
 
 // Get implements segment.Getter: it keeps the books, and fails as the test wants it.
@@ -218,7 +224,8 @@ func batchOf(n, bytes int, timestamp int64) record.Batch {
 func (r *remote) reader(change ...func(*Options)) *Reader {
 	r.t.Helper()
 	options := Options{
-		Logger: slog.New(slog.DiscardHandler), Registerer: r.registry, ClusterID: cluster, Bucket: r, Metadata: r,
+		Logger: slog.New(slog.DiscardHandler), Registerer: r.registry, Bucket: r, Metadata: r,
+		Manifests: manifest.New(manifest.Options{Source: r, Bucket: r, ClusterID: cluster, CacheBytes: mib}),
 		Local: func(kafka.TopicIDPartition) (*storage.Log, error) {
 			if r.local == nil {
 				return nil, kafka.KafkaStorageError
@@ -275,8 +282,8 @@ func (r *remote) read(reader *Reader, offset int64, maxBytes int) (storage.Remot
 // tail has the tail of a segment read.
 func (r *remote) tail(reader *Reader, index int) {
 	r.t.Helper()
-	entry := reader.headEntry(tp, r.entries, index)
-	_, err := reader.tails.get(context.Background(), entry.key, entry.entry)
+	key := segment.KeyOf(cluster, tp, r.entries[index]).String()
+	_, err := reader.tails.get(context.Background(), key, r.entries[index])
 	must(r.t, err)
 }
 

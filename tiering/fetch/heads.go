@@ -1,77 +1,55 @@
 package fetch
 
 import (
+	"context"
 	"errors"
 	"fmt"
-	"sync"
 
 	"github.com/firnlog/firn/internal/kafka"
+	"github.com/firnlog/firn/metastore/command"
 	"github.com/firnlog/firn/tiering/manifest"
+	"github.com/firnlog/firn/tiering/objectstore"
 )
 
-// head is what is remote of a partition, as of one version of its tier state.
-type head struct {
-	version int64
-	start   int64
-	end     int64
-	entries manifest.Entries // may be a little newer than the rest
+// remoteSegment is a segment object with its key.
+type remoteSegment struct {
+	entry command.SegmentEntry
+	key   string
 }
 
-// heads keeps decoded manifests, so that a read does not have to decode one.
-type heads struct {
-	metadata Metadata
-
-	mu    sync.Mutex // guards the field below
-	known map[kafka.TopicIDPartition]*head
+func segmentOf(tree *manifest.Tree, entry command.SegmentEntry) remoteSegment {
+	return remoteSegment{entry: entry, key: tree.Key(entry).String()}
 }
 
-// maxHeads bounds how many manifests are kept; beyond it any one goes.
-const maxHeads = 4096
-
-func (h *heads) init(metadata Metadata) {
-	h.metadata, h.known = metadata, map[kafka.TopicIDPartition]*head{}
-}
-
-// get gives the manifest as of now. What is not known is an error that says "try again".
-func (h *heads) get(tp kafka.TopicIDPartition) (*head, error) {
-	partition, found := h.metadata.Image().PartitionByID(tp)
-	if !found {
-		return nil, fmt.Errorf("partition %s is not known here: %w", tp, kafka.NotLeaderOrFollower)
-	}
-	if partition.Tier == nil {
-		return nil, fmt.Errorf("it is not known yet what is remote of %s: %w", tp, kafka.KafkaStorageError)
-	}
-	h.mu.Lock()
-	known := h.known[tp]
-	h.mu.Unlock()
-	if known != nil && known.version == partition.Tier.Version {
-		return known, nil
-	}
-	entries, err := h.metadata.HeadEntries(tp)
-	if err != nil {
-		return nil, err
-	}
-	next := &head{
-		version: partition.Tier.Version, start: partition.Tier.Start, end: partition.Tier.End, entries: entries,
-	}
-	if err := next.entries.Check(); err != nil {
-		return nil, fmt.Errorf("the manifest of %s makes no sense: %w", tp, errors.Join(err, kafka.KafkaStorageError))
-	}
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if len(h.known) >= maxHeads {
-		for some := range h.known {
-			delete(h.known, some)
-			break
+// withTree calls use with the manifest. If that misses an object, the manifest is read once more: retention may have
+// been faster. An object that is missing although the manifest has it is lost.
+func (r *Reader) withTree(ctx context.Context, tp kafka.TopicIDPartition, use func(*manifest.Tree) error) error {
+	for attempt := 1; ; attempt++ {
+		tree, err := r.options.Manifests.Get(ctx, tp)
+		if err != nil {
+			return err
 		}
+		err = use(tree)
+		if !errors.Is(err, objectstore.ErrNotFound) {
+			return err
+		}
+		if attempt > 1 {
+			r.metrics.missing.Inc()
+			return err
+		}
+		r.options.Manifests.Forget(tp)
 	}
-	h.known[tp] = next
-	return next, nil
 }
 
-// drop has the manifest decoded again at the next look.
-func (h *heads) drop(tp kafka.TopicIDPartition) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	delete(h.known, tp)
+// find is the segment that answers for an offset. Only below the start is an offset out of range.
+func find(ctx context.Context, tree *manifest.Tree, offset int64) (command.SegmentEntry, error) {
+	if offset < tree.Start {
+		return command.SegmentEntry{}, fmt.Errorf("offset %d is below the log start offset %d: %w",
+			offset, tree.Start, kafka.OffsetOutOfRange)
+	}
+	entry, found, err := tree.Find(ctx, offset)
+	if found || err != nil {
+		return entry, err
+	}
+	return entry, fmt.Errorf("offset %d: %w %d", offset, errPastEnd, tree.End)
 }

@@ -23,8 +23,8 @@ type object struct {
 	windowAt int64
 }
 
-func (r *Reader) open(ctx context.Context, head headEntry) (*object, error) {
-	o := &object{reader: r, entry: head.entry, key: head.key}
+func (r *Reader) open(ctx context.Context, in remoteSegment) (*object, error) {
+	o := &object{reader: r, entry: in.entry, key: in.key}
 	var err error
 	if o.tail, err = r.tails.get(ctx, o.key, o.entry); err != nil {
 		return nil, err

@@ -13,39 +13,8 @@ import (
 	"github.com/firnlog/firn/internal/kafka"
 	"github.com/firnlog/firn/metastore/command"
 	"github.com/firnlog/firn/tiering/manifest"
-	"github.com/firnlog/firn/tiering/objectstore"
 	"github.com/firnlog/firn/tiering/segment"
 )
-
-// headEntry is a segment object with its key.
-type headEntry struct {
-	entry command.SegmentEntry
-	key   string
-}
-
-func (r *Reader) headEntry(tp kafka.TopicIDPartition, entries manifest.Entries, index int) headEntry {
-	return headEntry{entry: entries[index], key: segment.KeyOf(r.options.ClusterID, tp, entries[index]).String()}
-}
-
-// withHead calls use with the manifest. If that misses an object, the manifest is read once more: retention may have
-// been faster. An object that is missing although the manifest has it is lost.
-func (r *Reader) withHead(tp kafka.TopicIDPartition, use func(*head) error) error {
-	for attempt := 1; ; attempt++ {
-		known, err := r.heads.get(tp)
-		if err != nil {
-			return err
-		}
-		err = use(known)
-		if !errors.Is(err, objectstore.ErrNotFound) {
-			return err
-		}
-		if attempt > 1 {
-			r.metrics.missing.Inc()
-			return err
-		}
-		r.heads.drop(tp)
-	}
-}
 
 // read finds the batches that answer a request. Where a segment ends without a batch at or after the offset, the next
 // one goes on, and after the last remote one the local log does: a reader always gets on (TI-04).
@@ -53,13 +22,13 @@ func (r *Reader) read(ctx context.Context, tp kafka.TopicIDPartition, req storag
 	result found, err error,
 ) {
 	offset := req.Offset
-	err = r.withHead(tp, func(known *head) error {
+	err = r.withTree(ctx, tp, func(tree *manifest.Tree) error {
 		for {
 			if offset >= req.UpTo {
 				result = empty(req)
 				return nil
 			}
-			index, err := known.find(offset)
+			entry, err := find(ctx, tree, offset)
 			if errors.Is(err, errPastEnd) && offset > req.Offset {
 				result.RemoteReadResult, err = r.readLocal(tp, req, offset)
 				return err
@@ -67,11 +36,11 @@ func (r *Reader) read(ctx context.Context, tp kafka.TopicIDPartition, req storag
 			if err != nil {
 				return err
 			}
-			result, err = r.readSegment(ctx, segmentAt{tp, known, index}, offset, req)
+			result, err = r.readSegment(ctx, segmentAt{tp, tree, entry}, offset, req)
 			if !errors.Is(err, errHole) {
 				return err
 			}
-			offset = known.entries[index].EndOffset
+			offset = entry.EndOffset
 		}
 	})
 	return result, err
@@ -92,33 +61,17 @@ var (
 	errPastEnd = errors.New("the offset is past the remote end")
 )
 
-// find is the index of the segment that answers for an offset. Only below the start is an offset out of range.
-func (h *head) find(offset int64) (int, error) {
-	if offset < h.start {
-		return 0, fmt.Errorf("offset %d is below the log start offset %d: %w", offset, h.start, kafka.OffsetOutOfRange)
-	}
-	index, ok := h.entries.Find(offset)
-	switch {
-	case ok:
-		return index, nil
-	case index == len(h.entries):
-		return 0, fmt.Errorf("offset %d: %w %d", offset, errPastEnd, h.end)
-	}
-	// The entries are newer than the start: it has moved past the offset just now.
-	return 0, fmt.Errorf("offset %d is in no segment any more: %w", offset, kafka.KafkaStorageError)
-}
-
 // segmentAt is a segment in its manifest.
 type segmentAt struct {
 	tp    kafka.TopicIDPartition
-	head  *head
-	index int
+	tree  *manifest.Tree
+	entry command.SegmentEntry
 }
 
 func (r *Reader) readSegment(ctx context.Context, at segmentAt, offset int64, req storage.RemoteReadRequest) (
 	found, error,
 ) {
-	o, err := r.open(ctx, r.headEntry(at.tp, at.head.entries, at.index))
+	o, err := r.open(ctx, segmentOf(at.tree, at.entry))
 	if err != nil {
 		return found{}, err
 	}

@@ -1,6 +1,7 @@
 package fetch
 
 import (
+	"math"
 	"sync"
 
 	"github.com/firnlog/firn/internal/kafka"
@@ -88,17 +89,26 @@ func (r *Reader) readOn(at segmentAt, o *object, got answered) {
 		left -= o.chunkSize(chunk)
 		budget--
 	}
-	for index := at.index + 1; left > 0 && budget > 0 && index < len(at.head.entries); index++ {
-		entry := r.headEntry(at.tp, at.head.entries, index)
-		bytes := min(left, entry.entry.DataBytes)
-		r.work.Go(func() { r.readAheadIn(entry, bytes) })
-		left -= entry.entry.DataBytes
+	if left > 0 && budget > 0 {
+		r.work.Go(func() { r.readBeyond(at, left, budget) })
+	}
+}
+
+// readBeyond reads the segments behind one ahead. Which they are may have to be read first.
+func (r *Reader) readBeyond(at segmentAt, left int64, budget int) {
+	for entry, err := range at.tree.Segments(r.background(), at.entry.EndOffset, math.MaxInt64) {
+		if err != nil || left <= 0 || budget <= 0 {
+			return // what fails here fails again when somebody asks for it
+		}
+		bytes := min(left, entry.DataBytes)
+		r.work.Go(func() { r.readAheadIn(segmentOf(at.tree, entry), bytes) })
+		left -= entry.DataBytes
 		budget -= 1 + int(bytes/maxChunkBytes)
 	}
 }
 
 // readAheadIn reads the first bytes of a segment ahead. What fails here fails again when somebody asks for it.
-func (r *Reader) readAheadIn(entry headEntry, bytes int64) {
+func (r *Reader) readAheadIn(entry remoteSegment, bytes int64) {
 	o, err := r.open(r.background(), entry)
 	if err != nil {
 		return

@@ -15,25 +15,24 @@ import (
 	"github.com/firnlog/firn/broker/record"
 	"github.com/firnlog/firn/broker/storage"
 	"github.com/firnlog/firn/internal/kafka"
-	"github.com/firnlog/firn/metastore/command"
 	"github.com/firnlog/firn/metastore/image"
 	"github.com/firnlog/firn/tiering/cache"
+	"github.com/firnlog/firn/tiering/manifest"
 	"github.com/firnlog/firn/tiering/segment"
 )
 
-// Metadata says what is remote.
+// Metadata is the cluster's, as reads need it.
 type Metadata interface {
 	Image() *image.Image
-	HeadEntries(tp kafka.TopicIDPartition) ([]command.SegmentEntry, error)
 }
 
 // Options are what a Reader is made of.
 type Options struct {
 	Logger     *slog.Logger
 	Registerer prometheus.Registerer // nil registers nothing
-	ClusterID  kafka.UUID
 	Bucket     segment.Getter
 	Metadata   Metadata
+	Manifests  *manifest.Manifests // say what is remote
 	// Local finds the local log of a partition, which goes on where the remote part ends.
 	Local func(tp kafka.TopicIDPartition) (*storage.Log, error)
 	// Cache is the disk's; nil keeps nothing there.
@@ -49,7 +48,6 @@ type Options struct {
 type Reader struct {
 	options Options
 	metrics metrics
-	heads   heads
 	tails   tails
 	chunks  chunks
 	ahead   readAhead
@@ -75,7 +73,6 @@ func New(options Options) *Reader {
 	}
 	tailBytes := options.MemoryBytes / tailShare
 	chunkBytes := options.MemoryBytes - tailBytes
-	r.heads.init(options.Metadata)
 	r.tails.init(r, tailBytes)
 	r.chunks.init(r, chunkBytes)
 	r.ahead.init(options.ReadAheadBytes)

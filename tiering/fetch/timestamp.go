@@ -8,6 +8,7 @@ import (
 	"github.com/firnlog/firn/broker/record"
 	"github.com/firnlog/firn/broker/storage"
 	"github.com/firnlog/firn/internal/kafka"
+	"github.com/firnlog/firn/tiering/manifest"
 	"github.com/firnlog/firn/tiering/segment"
 )
 
@@ -17,18 +18,18 @@ import (
 func (r *Reader) OffsetForTimestamp(ctx context.Context, tp kafka.TopicIDPartition, timestamp int64) (
 	found storage.TimestampOffset, ok bool, err error,
 ) {
-	err = r.lookUp(ctx, tp, func(known *head) (err error) {
-		from := known.start
+	err = r.lookUp(ctx, tp, func(tree *manifest.Tree) error {
+		from := tree.Start
 		for {
-			index, may := known.entries.FindTimestamp(timestamp, from)
-			if !may {
-				return nil
+			entry, may, err := tree.FindTimestamp(ctx, timestamp, from)
+			if !may || err != nil {
+				return err
 			}
-			found, ok, err = r.timestampIn(ctx, r.headEntry(tp, known.entries, index), timestamp, from)
+			found, ok, err = r.timestampIn(ctx, segmentOf(tree, entry), timestamp, from)
 			if ok || err != nil {
 				return err
 			}
-			from = known.entries[index].EndOffset
+			from = entry.EndOffset
 		}
 	})
 	if err != nil {
@@ -38,19 +39,19 @@ func (r *Reader) OffsetForTimestamp(ctx context.Context, tp kafka.TopicIDPartiti
 }
 
 // lookUp runs a look-up with the manifest, as one of the requests that may be under way.
-func (r *Reader) lookUp(ctx context.Context, tp kafka.TopicIDPartition, use func(*head) error) error {
+func (r *Reader) lookUp(ctx context.Context, tp kafka.TopicIDPartition, use func(*manifest.Tree) error) error {
 	if err := r.enter(); err != nil {
 		return err
 	}
 	defer r.leave()
-	if err := r.withHead(tp, use); err != nil {
+	if err := r.withTree(ctx, tp, use); err != nil {
 		return r.judge(ctx, r.topicName(tp), fmt.Errorf("look up a time in %s: %w", tp, err))
 	}
 	return nil
 }
 
 // timestampIn looks in one segment, at its records from an offset on.
-func (r *Reader) timestampIn(ctx context.Context, entry headEntry, timestamp, from int64) (
+func (r *Reader) timestampIn(ctx context.Context, entry remoteSegment, timestamp, from int64) (
 	found storage.TimestampOffset, ok bool, err error,
 ) {
 	o, err := r.open(ctx, entry)
@@ -108,20 +109,22 @@ func epochAt(epochs []segment.EpochStart, offset int64) kafka.LeaderEpoch {
 func (r *Reader) MaxTimestamp(ctx context.Context, tp kafka.TopicIDPartition) (
 	found storage.TimestampOffset, ok bool, err error,
 ) {
-	err = r.lookUp(ctx, tp, func(known *head) (err error) {
+	err = r.lookUp(ctx, tp, func(tree *manifest.Tree) error {
 		found.Timestamp = record.NoTimestamp
-		index, has := known.entries.MaxTimestamp(known.start)
+		peak, has, err := tree.MaxTimestamp(ctx, tree.Start)
+		if err != nil {
+			return err
+		}
 		if ok = has; has {
-			entry := known.entries[index]
 			found = storage.TimestampOffset{
-				Offset: entry.MaxTimestampOffset, Timestamp: entry.MaxTimestamp, Epoch: r.localEpoch(tp, entry.MaxTimestampOffset),
+				Offset: peak.Offset, Timestamp: peak.Timestamp, Epoch: r.localEpoch(tp, peak.Offset),
 			}
 		}
-		index, cut := known.entries.Straddling(known.start)
-		if !cut || known.entries[index].MaxTimestamp < found.Timestamp {
-			return nil
+		cut, straddles, err := tree.Straddling(ctx, tree.Start)
+		if !straddles || err != nil || cut.MaxTimestamp < found.Timestamp {
+			return err
 		}
-		rest, has, err := r.maxTimestampIn(ctx, r.headEntry(tp, known.entries, index), known.start)
+		rest, has, err := r.maxTimestampIn(ctx, segmentOf(tree, cut), tree.Start)
 		if has && rest.Timestamp >= found.Timestamp { // of two with the same time this one comes first
 			found, ok = rest, true
 		}
@@ -143,7 +146,7 @@ func (r *Reader) localEpoch(tp kafka.TopicIDPartition, offset int64) kafka.Leade
 }
 
 // maxTimestampIn looks at the records of a segment from an offset on.
-func (r *Reader) maxTimestampIn(ctx context.Context, entry headEntry, from int64) (
+func (r *Reader) maxTimestampIn(ctx context.Context, entry remoteSegment, from int64) (
 	best storage.TimestampOffset, ok bool, err error,
 ) {
 	o, err := r.open(ctx, entry)

@@ -1,8 +1,9 @@
-// Package manifest answers questions about which segments of a partition are remote, by pure look-ups over the entries
-// that the metastore keeps: where an offset or a time is. It is used by tiering's fetches. It does no I/O and knows no
-// clock.
+// Package manifest answers which segments of a partition are remote: where an offset or a time is. The newest segments
+// are listed one by one in the metastore; the oldest of them are sealed into immutable leaf objects, and leaves into
+// nodes, of each of which the metastore keeps one reference. So an upload costs the same however long the history is,
+// and a look-up loads at most a node and a leaf. A Tree is one partition's manifest as of one version; Manifests makes
+// them and keeps sealed objects in memory. It is used by all of tiering and, through it, by retention and the HTTP API.
+// It never writes: upload puts what Seal makes. Every sealed object is checked when it is loaded.
 //
-// The newest entries of a partition, its head, are kept one by one. The oldest are later sealed into immutable leaf
-// objects and those into nodes; both have their kind in the trailer that ends every object (package segment: 2 leaf,
-// 3 node) and in the encoding of an entry (metastore/command). That is why everything here works on runs of entries.
+// Metrics: firn_tier_manifest_loads_total, firn_tier_manifest_corrupt_total, firn_tier_manifest_cache_bytes.
 package manifest

@@ -1,8 +1,13 @@
 package manifest_test
 
 import (
+	"bytes"
+	"context"
+	"errors"
+	"math/rand/v2"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -10,22 +15,24 @@ import (
 	"github.com/firnlog/firn/internal/kafka"
 	"github.com/firnlog/firn/metastore/command"
 	"github.com/firnlog/firn/tiering/manifest"
+	"github.com/firnlog/firn/tiering/objectstore"
+	"github.com/firnlog/firn/tiering/segment"
 )
 
 // modelRecord is a record of the model that look-ups are compared with.
 type modelRecord struct{ offset, timestamp int64 }
 
 // drawRun makes a run of segments and the records in it. A segment may have no record at all.
-func drawRun(t *rapid.T) (entries manifest.Entries, records [][]modelRecord) {
+func drawRun(t *rapid.T) (entries []command.SegmentEntry, records map[kafka.UUID][]modelRecord) {
+	records = map[kafka.UUID][]modelRecord{}
 	offset := rapid.Int64Range(0, 5).Draw(t, "base")
-	for range rapid.IntRange(0, 8).Draw(t, "segments") {
+	for i := range int64(rapid.IntRange(0, 14).Draw(t, "segments")) {
 		entry := command.SegmentEntry{BaseOffset: offset, MinTimestamp: -1, MaxTimestamp: -1, MaxTimestampOffset: -1,
-			UploadID: kafka.UUID{1}, DataBytes: rapid.Int64Range(0, 100).Draw(t, "bytes"), TailBytes: 50}
+			UploadID: uploadOf(i), DataBytes: rapid.Int64Range(0, 100).Draw(t, "bytes"), TailBytes: 50}
 		entry.ObjectBytes = entry.DataBytes + 50
-		var inside []modelRecord
 		for range rapid.IntRange(1, 5).Draw(t, "offsets") {
 			if timestamp := rapid.Int64Range(-10, 20).Draw(t, "timestamp"); timestamp >= 0 {
-				inside = append(inside, modelRecord{offset, timestamp})
+				records[entry.UploadID] = append(records[entry.UploadID], modelRecord{offset, timestamp})
 				if entry.MinTimestamp < 0 || timestamp < entry.MinTimestamp {
 					entry.MinTimestamp = timestamp
 				}
@@ -36,51 +43,94 @@ func drawRun(t *rapid.T) (entries manifest.Entries, records [][]modelRecord) {
 			offset++
 		}
 		entry.EndOffset = offset
-		entries, records = append(entries, entry), append(records, inside)
+		entries = append(entries, entry)
 	}
 	return entries, records
 }
 
+// drawTree makes a run whose oldest segments are sealed in leaves and those in nodes, and a tree that caches little.
+func drawTree(t *rapid.T) (*manifest.Tree, []command.SegmentEntry, map[kafka.UUID][]modelRecord) {
+	entries, records := drawRun(t)
+	s := newStore(t)
+	s.set(entries)
+	s.seal(manifest.Shape{
+		Head: rapid.IntRange(3, 12).Draw(t, "head"), Leaf: rapid.IntRange(2, 3).Draw(t, "leaf"),
+		Node: rapid.IntRange(2, 3).Draw(t, "node"),
+	})
+	if len(entries) > 0 {
+		s.tier.Start = rapid.Int64Range(s.tier.Start, s.tier.End-1).Draw(t, "start")
+		s.tier.Segments, s.tier.Bytes = 0, 0
+		s.count(entries)
+	}
+	return s.tree(s.manifests(rapid.Int64Range(0, 3000).Draw(t, "cache"))), entries, records
+}
+
 func TestEachOffsetBelongsToTheSegmentWhoseRangeHoldsIt(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		entries, _ := drawRun(t)
-		if err := entries.Check(); err != nil {
-			t.Fatal(err)
-		}
-		offset := rapid.Int64Range(0, 50).Draw(t, "offset")
+		tree, entries, _ := drawTree(t)
+		offset := rapid.Int64Range(0, 80).Draw(t, "offset")
 		want := slices.IndexFunc(entries, func(entry command.SegmentEntry) bool {
 			return entry.BaseOffset <= offset && offset < entry.EndOffset
 		})
-		index, ok := entries.Find(offset)
-		if ok != (want >= 0) || ok && index != want {
-			t.Fatalf("offset %d: %d, %v instead of %d", offset, index, ok, want)
+		got, ok, err := tree.Find(context.Background(), offset)
+		if err != nil || ok != (want >= 0) || ok && got != entries[want] {
+			t.Fatalf("offset %d: %+v, %v, %v instead of %d", offset, got, ok, err, want)
+		}
+	})
+}
+
+func TestARangeIsListedInOrder(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		tree, entries, _ := drawTree(t)
+		from := rapid.Int64Range(0, 80).Draw(t, "from")
+		to := rapid.Int64Range(0, 80).Draw(t, "to")
+		var want, got []command.SegmentEntry
+		for _, entry := range entries {
+			if entry.EndOffset > from && entry.BaseOffset < to {
+				want = append(want, entry)
+			}
+		}
+		for entry, err := range tree.Segments(context.Background(), from, to) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			got = append(got, entry)
+		}
+		if !slices.Equal(got, want) {
+			t.Fatalf("[%d, %d): %v instead of %v", from, to, got, want)
+		}
+		for range tree.Segments(context.Background(), from, to) { // it can be left early
+			break
 		}
 	})
 }
 
 func TestALookUpByTimeLeadsToTheFirstRecordAtOrAfterIt(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		entries, records := drawRun(t)
+		tree, entries, records := drawTree(t)
 		timestamp := rapid.Int64Range(0, 21).Draw(t, "timestamp")
-		from := rapid.Int64Range(0, 50).Draw(t, "from")
+		from := rapid.Int64Range(0, 80).Draw(t, "from")
 		suits := func(record modelRecord) bool { return record.offset >= from && record.timestamp >= timestamp }
-		want, wantIndex := modelRecord{-1, -1}, -1
-		for i, inside := range records {
-			if at := slices.IndexFunc(inside, suits); at >= 0 && wantIndex < 0 {
-				want, wantIndex = inside[at], i
+		want := modelRecord{-1, -1}
+		for _, entry := range entries {
+			if at := slices.IndexFunc(records[entry.UploadID], suits); at >= 0 && want.offset < 0 {
+				want = records[entry.UploadID][at]
 			}
 		}
 		got := modelRecord{-1, -1}
 		steps := 0
 		for next := from; got.offset < 0; steps++ {
-			index, ok := entries.FindTimestamp(timestamp, next)
+			entry, ok, err := tree.FindTimestamp(context.Background(), timestamp, next)
+			if err != nil {
+				t.Fatal(err)
+			}
 			if !ok {
 				break
 			}
-			if at := slices.IndexFunc(records[index], suits); at >= 0 {
-				got = records[index][at]
+			if at := slices.IndexFunc(records[entry.UploadID], suits); at >= 0 {
+				got = records[entry.UploadID][at]
 			}
-			next = entries[index].EndOffset
+			next = entry.EndOffset
 		}
 		if got != want || steps > 2 {
 			t.Fatalf("timestamp %d from %d: %v after %d segments instead of %v", timestamp, from, got, steps, want)
@@ -90,8 +140,8 @@ func TestALookUpByTimeLeadsToTheFirstRecordAtOrAfterIt(t *testing.T) {
 
 func TestTheLargestTimestampIsFoundWithoutReading(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		entries, records := drawRun(t)
-		from := rapid.Int64Range(0, 50).Draw(t, "from")
+		tree, entries, records := drawTree(t)
+		from := rapid.Int64Range(0, 80).Draw(t, "from")
 		largest := func(records []modelRecord) (best modelRecord) {
 			best = modelRecord{-1, -1}
 			for _, record := range records {
@@ -101,13 +151,25 @@ func TestTheLargestTimestampIsFoundWithoutReading(t *testing.T) {
 			}
 			return best
 		}
-		want := largest(slices.Concat(records...))
-		got := modelRecord{-1, -1}
-		if index, ok := entries.MaxTimestamp(from); ok {
-			got = modelRecord{entries[index].MaxTimestampOffset, entries[index].MaxTimestamp}
+		var all []modelRecord
+		for _, entry := range entries {
+			all = append(all, records[entry.UploadID]...)
 		}
-		if index, ok := entries.Straddling(from); ok { // the one that has to be read
-			if rest := largest(records[index]); rest.timestamp >= got.timestamp {
+		want := largest(all)
+		got := modelRecord{-1, -1}
+		peak, ok, err := tree.MaxTimestamp(context.Background(), from)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if ok {
+			got = modelRecord{peak.Offset, peak.Timestamp}
+		}
+		entry, ok, err := tree.Straddling(context.Background(), from)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if ok { // the one that has to be read
+			if rest := largest(records[entry.UploadID]); rest.timestamp >= got.timestamp {
 				got = rest
 			}
 		}
@@ -117,25 +179,298 @@ func TestTheLargestTimestampIsFoundWithoutReading(t *testing.T) {
 	})
 }
 
-func TestARunWithAGapIsNoRun(t *testing.T) {
-	segment := func(base, end int64, epoch kafka.LeaderEpoch) command.SegmentEntry {
-		return command.SegmentEntry{BaseOffset: base, EndOffset: end, LeaderEpoch: epoch, UploadID: kafka.UUID{1}}
+func TestWhatIsLiveAndWhatIsBelowAddsUp(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		tree, entries, _ := drawTree(t)
+		live, err := tree.Live(context.Background())
+		if err != nil {
+			t.Fatal(err)
+		}
+		var segments, bytes int64
+		end := int64(-1)
+		for i, item := range live {
+			s := item.Summary()
+			if i == 0 && s.Level > 0 && s.BaseOffset < tree.Start || i > 0 && s.BaseOffset != end {
+				t.Fatalf("item %d is %+v, with the start at %d", i, s, tree.Start)
+			}
+			segments, bytes, end = segments+s.Segments, bytes+s.ObjectBytes, s.EndOffset
+		}
+		if segments != tree.Count || bytes != tree.Bytes {
+			t.Fatalf("%d segments with %d bytes instead of %d with %d", segments, bytes, tree.Count, tree.Bytes)
+		}
+		start := rapid.Int64Range(0, 80).Draw(t, "new start")
+		got, err := tree.Below(context.Background(), start)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var want command.Below
+		for _, item := range tree.Items() {
+			s := item.Summary()
+			if s.Level == 0 || s.BaseOffset >= start || s.EndOffset <= start {
+				continue
+			}
+			want.Reference = s.UploadID
+			for _, entry := range entries {
+				if entry.BaseOffset >= s.BaseOffset && entry.EndOffset <= start {
+					want.Segments, want.Bytes = want.Segments+1, want.Bytes+entry.ObjectBytes
+				}
+			}
+		}
+		if got != want {
+			t.Fatalf("below %d: %+v instead of %+v", start, got, want)
+		}
+	})
+}
+
+func TestWhatIsSealedIsReadBack(t *testing.T) {
+	var items []command.Item
+	for _, entry := range segments(3) {
+		items = append(items, entry)
 	}
-	for name, test := range map[string]struct {
-		entries manifest.Entries
-		want    string
-	}{
-		"a run":             {manifest.Entries{segment(0, 5, 1), segment(5, 6, 1), segment(6, 9, 2)}, ""},
-		"nothing":           {nil, ""},
-		"a gap":             {manifest.Entries{segment(0, 5, 1), segment(6, 9, 1)}, "begins at offset 6"},
-		"an overlap":        {manifest.Entries{segment(0, 5, 1), segment(4, 9, 1)}, "begins at offset 4"},
-		"an older leader":   {manifest.Entries{segment(0, 5, 2), segment(5, 9, 1)}, "leader epoch 1"},
-		"an empty range":    {manifest.Entries{segment(5, 5, 1)}, "no range"},
-		"an unnamed upload": {manifest.Entries{{BaseOffset: 0, EndOffset: 5}}, "upload id"},
-	} {
-		err := test.entries.Check()
-		if (err == nil) != (test.want == "") || err != nil && !strings.Contains(err.Error(), test.want) {
-			t.Errorf("%s: %v", name, err)
+	key := segment.Key{ClusterID: cluster, Partition: tp, LeaderEpoch: 4, UploadID: kafka.UUID{9}}
+	data, reference := manifest.Seal(key, "events", 3, items)
+	sealed, err := manifest.Parse(data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !slices.Equal(sealed.Items, items) || sealed.Topic != "events" || reference.Origin() != 3 ||
+		sealed.Key != segment.KeyOfItem(cluster, tp, reference) {
+		t.Errorf("%+v, %+v", sealed, reference)
+	}
+	if !reference.Covers(items) || reference.Validate() != nil || reference.Level != command.LevelLeaf {
+		t.Errorf("%+v", reference)
+	}
+	for position := range data {
+		spoilt := slices.Clone(data)
+		spoilt[position] ^= 0x40
+		if _, err := manifest.Parse(spoilt); err == nil {
+			t.Fatalf("byte %d is not looked at", position)
 		}
 	}
+	for size := range data {
+		if _, err := manifest.Parse(data[:size]); err == nil {
+			t.Fatalf("it is read from %d of its %d bytes", size, len(data))
+		}
+	}
+}
+
+func TestSealingLeavesAHeadAndFewReferences(t *testing.T) {
+	s := newStore(t)
+	shape := manifest.Shape{Head: 8, Leaf: 4, Node: 6}
+	all := segments(1000)
+	s.set(all[:1])
+	most := 0
+	for i, entry := range all[1:] {
+		s.items = append(s.items, entry)
+		s.seal(shape)
+		var counts [3]int
+		for _, item := range s.items {
+			counts[item.Summary().Level]++
+		}
+		if counts[0] >= shape.Head || counts[1] >= shape.Node || counts[2] != i/24 && counts[2] != max(i/24-1, 0) {
+			t.Fatalf("after %d segments: %d segments, %d leaves, %d nodes", i+2, counts[0], counts[1], counts[2])
+		}
+		most = max(most, counts[0]+counts[1])
+	}
+	if most != shape.Head-1+shape.Node-1 {
+		t.Errorf("at most %d items besides nodes", most)
+	}
+}
+
+func TestDueNeverReachesOverAReference(t *testing.T) {
+	entries := segments(6)
+	key := segment.Key{ClusterID: cluster, Partition: tp, UploadID: kafka.UUID{9}}
+	_, leaf := manifest.Seal(key, "events", 0, []command.Item{entries[1], entries[2]})
+	items := []command.Item{entries[0], leaf, entries[3], entries[4], entries[5]}
+	due := manifest.Shape{Head: 4, Leaf: 4, Node: 2}.Due(items)
+	if !slices.Equal(due, items[2:]) {
+		t.Errorf("%v is due", due)
+	}
+}
+
+func TestAMillionSegmentsNeedTwoLoads(t *testing.T) {
+	s := newStore(t)
+	shape := manifest.DefaultShape()
+	s.set(nil)
+	all := segments(70_000)
+	s.count(all)
+	for i, entry := range all {
+		s.items, s.tier.End = append(s.items, entry), entry.EndOffset
+		if i%shape.Leaf == 0 {
+			s.seal(shape)
+		}
+	}
+	m := s.manifests(1 << 20)
+	tree := s.tree(m)
+	if n := len(tree.Items()); n > 4+shape.Node+shape.Head {
+		t.Errorf("%d items at the top", n)
+	}
+	entry, ok, err := tree.Find(t.Context(), 123_456)
+	if err != nil || !ok || entry.BaseOffset != 123_450 || s.gets > 2 {
+		t.Errorf("%+v, %v, %v after %d loads", entry, ok, err, s.gets)
+	}
+	if _, _, err := tree.Find(t.Context(), 123_456); err != nil || s.gets > 2 {
+		t.Errorf("%v: what is in memory was loaded again, %d times", err, s.gets)
+	}
+}
+
+// The cache has a bound, whatever is looked up.
+func TestTheCacheIsBounded(t *testing.T) {
+	s := newStore(t)
+	s.set(segments(2000))
+	s.seal(manifest.Shape{Head: 20, Leaf: 10, Node: 10})
+	const limit = 50_000
+	m := s.manifests(limit)
+	rng := rand.New(rand.NewPCG(1, 1))
+	for range 500 {
+		if _, ok, err := s.tree(m).Find(t.Context(), rng.Int64N(20_000)); err != nil || !ok {
+			t.Fatal(ok, err)
+		}
+		if got := s.metric("firn_tier_manifest_cache_bytes"); got > limit {
+			t.Fatalf("%v bytes are kept", got)
+		}
+	}
+	if s.gets < 100 {
+		t.Errorf("only %d loads: the limit does not bite", s.gets)
+	}
+}
+
+func TestManyWhoAskAtOnceLoadOnce(t *testing.T) {
+	s := newStore(t)
+	s.set(segments(40))
+	s.seal(manifest.Shape{Head: 20, Leaf: 10, Node: 10})
+	tree := s.tree(s.manifests(1 << 20))
+	var group sync.WaitGroup
+	for range 20 {
+		group.Go(func() {
+			if _, ok, err := tree.Find(context.Background(), 5); err != nil || !ok {
+				t.Error(ok, err)
+			}
+		})
+	}
+	group.Wait()
+	if s.gets != 1 {
+		t.Errorf("%d loads", s.gets)
+	}
+}
+
+// TI-11: a damaged part is an error that says so, for those who need it, and is never taken for an empty one.
+func TestTI11ADamagedPartOfAManifestIsAnErrorForWhoNeedsIt(t *testing.T) {
+	random := make([]byte, 6000)
+	_, _ = rand.NewChaCha8([32]byte{1}).Read(random)
+	for name, content := range map[string][]byte{"random": random, "zero": make([]byte, 6000), "short": {1, 2, 3}} {
+		s := newStore(t)
+		s.set(segments(40))
+		s.seal(manifest.Shape{Head: 20, Leaf: 10, Node: 10})
+		damaged := segment.KeyOfItem(cluster, tp, s.items[0]).String()
+		put := func(content []byte) {
+			err := s.bucket.Put(t.Context(), damaged, bytes.NewReader(content), int64(len(content)), objectstore.PutOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		original := make([]byte, s.items[0].(command.Reference).SealedBytes)
+		if _, err := s.bucket.Get(t.Context(), damaged, 0, original); err != nil {
+			t.Fatal(err)
+		}
+		put(content)
+		tree := s.tree(s.manifests(1 << 20))
+		_, _, err := tree.Find(t.Context(), 5)
+		if !manifest.IsCorrupt(err) || !errors.Is(err, kafka.KafkaStorageError) || !strings.Contains(err.Error(), damaged) {
+			t.Errorf("%s: %v", name, err)
+		}
+		if s.metric("firn_tier_manifest_corrupt_total") != 1 {
+			t.Errorf("%s: the metric says %v", name, s.metric("firn_tier_manifest_corrupt_total"))
+		}
+		if entry, ok, err := tree.Find(t.Context(), 105); err != nil || !ok || entry.BaseOffset != 100 {
+			t.Errorf("%s: the next leaf: %+v, %v, %v", name, entry, ok, err)
+		}
+		if _, ok, err := tree.FindTimestamp(t.Context(), 1<<40, 0); ok || err != nil {
+			t.Errorf("%s: a time after everything: %v, %v", name, ok, err)
+		}
+		put(original) // once it is repaired, it is read again
+		if _, ok, err := tree.Find(t.Context(), 5); !ok || err != nil {
+			t.Errorf("%s: after the repair: %v, %v", name, ok, err)
+		}
+	}
+}
+
+// An object that is whole, but another one, is not mistaken for the right one.
+func TestAnObjectOfSomebodyElseIsRefused(t *testing.T) {
+	s := newStore(t)
+	s.set(segments(40))
+	s.seal(manifest.Shape{Head: 20, Leaf: 10, Node: 10})
+	reference := s.items[0].(command.Reference)
+	other := segment.Key{ClusterID: kafka.UUID{0xc2}, Partition: tp, LeaderEpoch: 4, UploadID: reference.UploadID}
+	var inner []command.Item
+	for _, entry := range segments(10) {
+		inner = append(inner, entry)
+	}
+	data, forged := manifest.Seal(other, "events", 0, inner)
+	reference.Checksum, reference.SealedBytes = forged.Checksum, forged.SealedBytes
+	key := segment.KeyOfItem(cluster, tp, reference).String()
+	if err := s.bucket.Put(t.Context(), key, bytes.NewReader(data), int64(len(data)), objectstore.PutOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	s.items[0] = reference
+	if _, _, err := s.tree(s.manifests(0)).Find(t.Context(), 5); !manifest.IsCorrupt(err) {
+		t.Errorf("%v", err)
+	}
+}
+
+// The objects of a restored topic are found under the id of the cluster that wrote them.
+func TestSealedObjectsOfAPredecessorAreFound(t *testing.T) {
+	s := newStore(t)
+	s.origins = []kafka.UUID{{0xc0}}
+	s.set(segments(40))
+	s.seal(manifest.Shape{Head: 35, Leaf: 10, Node: 10})
+	s.origins = append(s.origins, cluster)
+	s.seal(manifest.Shape{Head: 20, Leaf: 10, Node: 10})
+	tree := s.tree(s.manifests(0))
+	for offset := int64(5); offset < 400; offset += 10 {
+		if entry, ok, err := tree.Find(t.Context(), offset); err != nil || !ok || entry.BaseOffset != offset-5 {
+			t.Fatalf("offset %d: %+v, %v, %v", offset, entry, ok, err)
+		}
+	}
+	if first, second := tree.Key(tree.Items()[0]), tree.Key(tree.Items()[1]); first.ClusterID == second.ClusterID {
+		t.Errorf("%s and %s", first, second)
+	}
+}
+
+func TestARunWithAGapIsNoManifest(t *testing.T) {
+	s := newStore(t)
+	entries := segments(3)
+	s.set([]command.SegmentEntry{entries[0], entries[2]})
+	m := s.manifests(0)
+	if _, err := m.Get(t.Context(), tp); !errors.Is(err, kafka.KafkaStorageError) {
+		t.Errorf("%v", err)
+	}
+	for name, unknown := range map[string]kafka.TopicIDPartition{
+		"topic": {ID: kafka.TopicID{9}}, "partition": {ID: tp.ID, Partition: 3},
+	} {
+		if _, err := m.Get(t.Context(), unknown); !errors.Is(err, kafka.NotLeaderOrFollower) {
+			t.Errorf("an unknown %s: %v", name, err)
+		}
+	}
+	if _, err := m.Get(t.Context(), kafka.TopicIDPartition{ID: tp.ID}); !errors.Is(err, kafka.KafkaStorageError) {
+		t.Errorf("a partition whose tier is not open: %v", err)
+	}
+}
+
+func FuzzParse(f *testing.F) {
+	var items []command.Item
+	for _, entry := range segments(2) {
+		items = append(items, entry)
+	}
+	data, reference := manifest.Seal(segment.Key{ClusterID: cluster, Partition: tp, UploadID: kafka.UUID{9}}, "a", 0, items)
+	f.Add(data)
+	data, _ = manifest.Seal(segment.Key{ClusterID: cluster, Partition: tp, UploadID: kafka.UUID{8}}, "a", 0,
+		[]command.Item{reference})
+	f.Add(data)
+	f.Fuzz(func(t *testing.T, data []byte) {
+		sealed, err := manifest.Parse(data)
+		if err == nil && len(sealed.Items) == 0 {
+			t.Error("a sealed object without items")
+		}
+	})
 }

@@ -62,6 +62,26 @@ func TestKeysParseBackAndSortAsTheirOffsetsDo(t *testing.T) {
 	})
 }
 
+func TestSealedPartsOfTheManifestHaveFoldersOfTheirOwn(t *testing.T) {
+	key := exampleKey()
+	reference := command.Reference{Level: command.LevelLeaf, BaseOffset: 100, EndOffset: 110, LeaderEpoch: 3, UploadID: id(0x50)}
+	for level, name := range map[int]string{command.LevelLeaf: "leaf", command.LevelNode: "node"} {
+		reference.Level = level
+		sealed := segment.KeyOfItem(key.ClusterID, key.Partition, reference)
+		want := strings.ReplaceAll(key.String(), "seg", name)
+		if sealed.String() != want || sealed.Kind != segment.Kind(level+1) {
+			t.Errorf("%s of kind %d instead of %s", sealed, sealed.Kind, want)
+		}
+		if got, err := segment.ParseKey(want); got != sealed || err != nil {
+			t.Errorf("%s parses as %+v, %v", want, got, err)
+		}
+		folder := segment.Folder(key.ClusterID, key.Partition, sealed.Kind)
+		if after := segment.StartAfterIn(folder, 100); !strings.HasPrefix(want, folder) || after >= want {
+			t.Errorf("a listing of %s after %s does not show %s", folder, after, want)
+		}
+	}
+}
+
 func TestOnlyWhatAKeyPrintsIsParsed(t *testing.T) {
 	good := exampleKey().String()
 	bad := []string{

@@ -51,6 +51,10 @@ func (t *Task) copySegments(ctx context.Context, log *storage.Log, tier image.Ti
 	}
 	var flights []*flight
 	for {
+		var err error
+		if tier, err = t.sealDue(ctx, log, tier); err != nil {
+			return err
+		}
 		end := tier.End
 		if len(flights) > 0 {
 			end = flights[len(flights)-1].job.EndOffset
@@ -167,7 +171,7 @@ func (t *Task) uploadOnce(ctx context.Context, log *storage.Log, job Job, waitin
 		return command.SegmentEntry{}, err
 	}
 	built.free = free
-	entry := built.object.Tail.Entry()
+	entry := built.object.Tail.Entry().WithOrigin(t.origin())
 	t.uploader.metrics.requests.WithLabelValues(t.partition.Name.Topic).Inc()
 	return entry, t.uploader.put(ctx, built)
 }
@@ -219,12 +223,21 @@ func (t *Task) settle(ctx context.Context, log *storage.Log) (image.TierState, e
 	}
 }
 
+// origin is that of what this cluster writes.
+func (t *Task) origin() int {
+	topic, found := t.options.Metadata.Image().TopicByID(t.partition.ID.ID)
+	if !found {
+		return 0 // and no commit will find it
+	}
+	return topic.Origin()
+}
+
 func (t *Task) isCommitted(upload kafka.UUID) (bool, error) {
-	entries, err := t.options.Metadata.HeadEntries(t.partition.ID)
+	_, items, err := t.options.Metadata.Items(t.partition.ID)
 	if err != nil {
 		return false, err
 	}
-	return slices.ContainsFunc(entries, func(e command.SegmentEntry) bool { return e.UploadID == upload }), nil
+	return slices.ContainsFunc(items, func(item command.Item) bool { return item.Summary().UploadID == upload }), nil
 }
 
 func (t *Task) committed(entry command.SegmentEntry) {

@@ -10,6 +10,7 @@ type metrics struct {
 	inFlight   prometheus.Gauge
 	stuck      prometheus.Counter
 	lastCommit prometheus.Gauge
+	sealed     prometheus.Counter
 }
 
 func newMetrics(registerer prometheus.Registerer) metrics {
@@ -29,11 +30,13 @@ func newMetrics(registerer prometheus.Registerer) metrics {
 			Name: "firn_tier_uploads_in_flight", Help: "Uploads under way."}),
 		stuck: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "firn_tier_uploads_stuck_total", Help: "Uploads that did not end although their deadline was over."}),
+		sealed: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "firn_tier_manifest_sealed_total", Help: "Parts of manifests that were sealed into objects."}),
 		lastCommit: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "firn_tier_last_commit_seconds", Help: "When the last object became part of a log, in Unix time."}),
 	}
 	if registerer != nil {
-		registerer.MustRegister(m.bytes, m.requests, m.errors, m.seconds, m.inFlight, m.stuck, m.lastCommit)
+		registerer.MustRegister(m.bytes, m.requests, m.errors, m.seconds, m.inFlight, m.stuck, m.sealed, m.lastCommit)
 	}
 	return m
 }

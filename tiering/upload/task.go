@@ -36,6 +36,7 @@ type Task struct {
 	random    *rand.Rand // Run's alone
 	settings  atomic.Pointer[Settings]
 	reserved  reservations
+	sealing   sealing
 	wake      chan struct{} // has room for one: there may be something to do
 	// awaited is the end of the oldest sealed segment that has to wait for the high watermark; 0 if there is none.
 	awaited atomic.Int64

@@ -15,6 +15,7 @@ import (
 	"github.com/firnlog/firn/internal/kafka"
 	"github.com/firnlog/firn/metastore/command"
 	"github.com/firnlog/firn/metastore/image"
+	"github.com/firnlog/firn/tiering/manifest"
 	"github.com/firnlog/firn/tiering/objectstore"
 	"github.com/firnlog/firn/tiering/segment"
 )
@@ -22,9 +23,10 @@ import (
 // Metadata is the cluster's metadata as uploads need it.
 type Metadata interface {
 	Image() *image.Image
-	// Propose has a command applied. Its result is visible in Image and HeadEntries once it has returned.
+	// Propose has a command applied. Its result is visible in Image and Items once it has returned.
 	Propose(ctx context.Context, cmd command.Command) (any, error)
-	HeadEntries(tp kafka.TopicIDPartition) ([]command.SegmentEntry, error)
+	// Items is a partition's tier state, and the top level of its manifest.
+	Items(tp kafka.TopicIDPartition) (*image.TierState, []command.Item, error)
 	ElapsedMs() int64
 }
 
@@ -53,6 +55,7 @@ type Options struct {
 	Concurrency int           // uploads at a time, of all partitions
 	Deadline    time.Duration // of one upload
 	Reservation time.Duration // of an upload id; longer than Deadline
+	Shape       manifest.Shape
 }
 
 // Uploader makes the tasks of a broker and bounds what they do together.
@@ -75,6 +78,7 @@ func New(options Options) *Uploader {
 func (u *Uploader) NewTask(partition Partition, settings Settings, random *rand.Rand) *Task {
 	t := &Task{uploader: u, options: &u.options, partition: partition, random: random, wake: make(chan struct{}, 1)}
 	t.reserved.init(t)
+	t.sealing.retry = newBackoff(random)
 	t.settings.Store(&settings)
 	return t
 }
