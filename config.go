@@ -175,6 +175,15 @@ type TierConfig struct {
 	Reservation time.Duration
 	// Grace is how long an object stays after its last reference went (firn.tier.gc.grace.ms, 15 min).
 	Grace time.Duration
+	// ScrubInterval is the time between two comparisons of the object store with the manifests
+	// (firn.tier.scrub.interval.ms, 7 days; 0: there are none), ScrubDepth how closely they look (firn.tier.scrub.depth,
+	// listing), VerifyBytesPerSecond what they read at most (firn.tier.verify.max.bytes.per.second, 50 MiB).
+	ScrubInterval        time.Duration
+	ScrubDepth           string
+	VerifyBytesPerSecond int64
+	// CheckpointInterval is the time between two checkpoints of the cluster in the object store, if anything has changed
+	// (firn.tier.checkpoint.interval.ms, 1 min).
+	CheckpointInterval time.Duration
 	// FetchConcurrency is how many reads run at a time (remote.log.reader.threads, 10), FetchQueue how many more may
 	// wait (remote.log.reader.max.pending.tasks, 100).
 	FetchConcurrency, FetchQueue int

@@ -175,6 +175,7 @@ func (r *reader) tier() TierConfig {
 		UploadDeadline:     r.milliseconds("firn.tier.upload.deadline.ms"),
 		Reservation:        r.milliseconds("firn.tier.reservation.ms"),
 		Grace:              r.milliseconds("firn.tier.gc.grace.ms"),
+		CheckpointInterval: r.milliseconds("firn.tier.checkpoint.interval.ms"),
 		FetchConcurrency:   int(r.int("remote.log.reader.threads")),
 		FetchQueue:         int(r.int("remote.log.reader.max.pending.tasks")),
 		FetchMemoryBytes:   r.long("firn.tier.fetch.memory.bytes"),

@@ -27,6 +27,7 @@ import (
 	"github.com/firnlog/firn/metastore/state"
 	"github.com/firnlog/firn/retention"
 	"github.com/firnlog/firn/tiering"
+	"github.com/firnlog/firn/tiering/checkpoint"
 	"github.com/firnlog/firn/tiering/objectstore"
 )
 
@@ -80,6 +81,8 @@ type Node struct {
 	server    *server.Server
 	admin     *admin.Server
 
+	claim         *checkpoint.Claim
+	checkpoints   *checkpoint.Writer
 	producerIDs   *txn.ProducerIDs
 	groups        *group.Coordinator
 	transactions  *txn.Coordinator

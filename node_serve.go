@@ -37,11 +37,13 @@ func (n *Node) openTier(ctx context.Context) error {
 	if err := n.openBucket(ctx); err != nil {
 		return err
 	}
+	n.newCheckpoints()
 	tier, live := n.config.Tier, n.live.Load()
 	n.tier = tiering.New(tiering.Options{
 		Logger: n.logger, Registerer: n.deps.Registry,
 		BrokerID: n.config.NodeID, ClusterID: n.meta.Image().ClusterID,
 		Bucket: n.bucket, Metadata: n.meta, Garbage: n.meta, Logs: n.logs, Layers: n.layers,
+		Checkpointed: n.checkpointed, Claim: n.claim,
 		Cache: cache.New(cache.Options{
 			Logger: n.logger, Registerer: n.deps.Registry, FS: n.deps.FS, Dir: path.Join(n.config.DataDir, "cache"),
 			Store: n.state.Space(state.SpaceCache), SyncStore: n.state.Flush,
@@ -49,15 +51,16 @@ func (n *Node) openTier(ctx context.Context) error {
 			Bytes: tier.CacheBytes, LeaveBytes: 2 * n.config.Log.ReserveBytes,
 		}),
 		Config: tiering.Config{
-			TaskInterval:      tier.TaskInterval,
-			UploadConcurrency: live.uploads,
-			UploadDeadline:    tier.UploadDeadline,
-			Reservation:       tier.Reservation,
-			Grace:             tier.Grace,
-			FetchConcurrency:  live.remoteReads,
-			FetchQueue:        tier.FetchQueue,
-			FetchMemoryBytes:  tier.FetchMemoryBytes,
-			ReadAheadBytes:    tier.ReadAheadBytes,
+			TaskInterval:     tier.TaskInterval,
+			Uploads:          live.uploads,
+			UploadDeadline:   tier.UploadDeadline,
+			Reservation:      tier.Reservation,
+			Grace:            tier.Grace,
+			Checkpoints:      checkpointsBeforeDeletion,
+			FetchConcurrency: live.remoteReads,
+			FetchQueue:       tier.FetchQueue,
+			FetchMemoryBytes: tier.FetchMemoryBytes,
+			ReadAheadBytes:   tier.ReadAheadBytes,
 		},
 		Events: &tiering.Events{
 			SegmentCommitted: func(tp kafka.TopicPartition, _ command.SegmentEntry) { n.retention.Wake(tp) },
@@ -65,6 +68,9 @@ func (n *Node) openTier(ctx context.Context) error {
 	})
 	return nil
 }
+
+// checkpointsBeforeDeletion are two, so that one of them may turn out to be damaged.
+const checkpointsBeforeDeletion = 2
 
 // storageEvents let the parts above the logs follow what happens in them.
 func (n *Node) storageEvents() *storage.Events {
@@ -113,10 +119,13 @@ func (n *Node) openReplicas(context.Context) error {
 	n.meta.Watch(n.replicas.Apply)
 	n.meta.Watch(n.tier.Apply)
 	n.meta.Watch(n.applyCoordinators)
+	n.meta.Watch(n.checkpoints.Apply)
 	n.run("cold reads", n.replicas.Run)
 	n.run("groups", n.groups.Run)
 	n.run("transactions", n.transactions.Run)
 	n.run("tiering", n.tier.Run)
+	n.run("verification", func(ctx context.Context) error { n.verifier.Run(ctx); return nil })
+	n.run("checkpoints", func(ctx context.Context) error { n.checkpoints.Run(ctx); return nil })
 	n.run("retention", n.retention.Run)
 	n.run("compaction", n.cleaner.Run)
 	return nil

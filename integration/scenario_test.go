@@ -392,7 +392,9 @@ func (s *scenario) objects() []string {
 	s.t.Helper()
 	var keys []string
 	must(s.t, s.disks.bucket.List(s.context(), "", "", func(info objectstore.ObjectInfo) error {
-		keys = append(keys, info.Key)
+		if !strings.Contains(info.Key, "/meta/") {
+			keys = append(keys, info.Key)
+		}
 		return nil
 	}))
 	return keys

@@ -51,6 +51,7 @@ func New(options Options) *Manager {
 	m.uploader = upload.New(upload.Options{
 		Logger: options.Logger, Registerer: options.Registerer, ClusterID: options.ClusterID,
 		Bucket: options.Bucket, Metadata: options.Metadata, Logs: options.Logs.Log, NewUploadID: options.NewUploadID,
+		Checkpointed: options.Checkpointed,
 		Events: upload.Events{
 			Uploaded: events.SegmentUploaded, Committed: events.SegmentCommitted, Failed: events.UploadFailed,
 		},

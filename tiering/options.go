@@ -45,7 +45,10 @@ type Options struct {
 	Metadata   Metadata
 	Garbage    gc.Source // what may be deleted from the bucket; metastore.Store knows
 	Logs       Logs
-	Cache      *cache.Cache // of what is read; nil keeps nothing on the disk. Run runs it
+	// Checkpointed returns once a checkpoint in the bucket knows a topic as it is now: no segment of it becomes part of
+	// the log before. Nil: there are no checkpoints.
+	Checkpointed func(ctx context.Context, topic kafka.TopicID) error
+	Cache        *cache.Cache // of what is read; nil keeps nothing on the disk. Run runs it
 	// Layers are the broker's settings below those of a topic.
 	Layers func(*image.Image) config.BrokerLayers
 	Config Config

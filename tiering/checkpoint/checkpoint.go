@@ -20,8 +20,7 @@ type Checkpoint struct {
 	image *image.Image
 }
 
-// Image shows the topics as metadata, for whoever reads a manifest. Nobody leads them. Their bytes and segments count
-// all that the items list, of which the log start may have passed some.
+// Image shows the topics as metadata, for whoever reads a manifest. Nobody leads them.
 func (c *Checkpoint) Image() *image.Image { return c.image }
 
 // index prepares what Image and Items answer.
@@ -34,12 +33,16 @@ func (c *Checkpoint) index() {
 	}
 }
 
-// Items is a partition's manifest.
-func (c *Checkpoint) Items(tp kafka.TopicIDPartition) ([]command.Item, error) {
+// Items is a partition's tier state with its manifest, as metastore.Store has it.
+func (c *Checkpoint) Items(tp kafka.TopicIDPartition) (*image.TierState, []command.Item, error) {
 	if topic := c.byID[tp.ID]; topic != nil && tp.Partition >= 0 && int(tp.Partition) < len(topic.Partitions) {
-		return topic.Partitions[tp.Partition].Items, nil
+		p := &topic.Partitions[tp.Partition]
+		if !p.Tiered {
+			return nil, nil, nil
+		}
+		return p.tier(), p.Items, nil
 	}
-	return nil, fmt.Errorf("partition %s is not in the checkpoint: %w", tp, kafka.UnknownTopicID)
+	return nil, nil, fmt.Errorf("partition %s is not in the checkpoint: %w", tp, kafka.UnknownTopicID)
 }
 
 // Root is the part of a checkpoint that names the others.
@@ -69,17 +72,17 @@ func (t *Topic) image() *image.Topic {
 		p := &t.Partitions[i]
 		partition := image.Partition{Leader: kafka.NoBroker, Epoch: p.LeaderEpoch}
 		if p.Tiered {
-			partition.Tier = &image.TierState{Start: p.Start, End: p.End, Version: p.Version}
-			for _, item := range p.Items {
-				s := item.Summary()
-				partition.Tier.LeaderEpoch = s.LeaderEpoch
-				partition.Tier.Segments, partition.Tier.Bytes =
-					partition.Tier.Segments+s.Segments, partition.Tier.Bytes+s.ObjectBytes
-			}
+			partition.Tier = p.tier()
 		}
 		shown.Partitions = append(shown.Partitions, partition)
 	}
 	return shown
+}
+
+func (p *Partition) tier() *image.TierState {
+	return &image.TierState{
+		Start: p.Start, End: p.End, LeaderEpoch: p.LeaderEpoch, Version: p.Version, Segments: p.Segments, Bytes: p.Bytes,
+	}
 }
 
 // Tiered tells whether anything of the topic is, or could be, in the bucket.
@@ -99,6 +102,8 @@ type Partition struct {
 	Start       int64 // the log start offset
 	End         int64 // the remote end
 	Version     int64
+	Segments    int64          // that are part of the log; the manifest may list more, below Start
+	Bytes       int64          // of their objects
 	Items       []command.Item // the manifest, by offset
 }
 

@@ -20,8 +20,8 @@ import (
 //	        kind 1, number (uvarint), id, bytes of the object, checksum of the object 4, digest of the contents 16
 //	shard:  kind 1, number (uvarint), cluster id, and then
 //	  kind 1, topics: list of (id, name, settings, origins, number of partitions),
-//	          list of (topic id, partition, leader epoch, tiered 1, and if it is: start, end, version, list of items in
-//	          the form of the manifest)
+//	          list of (topic id, partition, leader epoch, tiered 1, and if it is: start, end, version, segments,
+//	          bytes, list of items in the form of the manifest)
 //	  kind 2, groups: list of (name, settings, list of (topic, topic id, partition, offset, leader epoch, metadata))
 //
 // Topics and partitions are spread over the shards of topics by the hash of their ids, so that one large topic fills no

@@ -9,7 +9,6 @@ import (
 	"slices"
 
 	"github.com/firnlog/firn/internal/kafka"
-	"github.com/firnlog/firn/metastore/command"
 	"github.com/firnlog/firn/metastore/image"
 )
 
@@ -27,7 +26,7 @@ func sortRefs(refs []shardRef) {
 }
 
 // gatherTopics collects what belongs into some shards, but not the manifests.
-func (w *Writer) gatherTopics(img *image.Image, wanted map[shardID]struct{}) (map[shardID]*shard, error) {
+func (w *Writer) gatherTopics(img *image.Image, wanted map[shardID]struct{}) map[shardID]*shard {
 	shards := map[shardID]*shard{}
 	at := func(id shardID) *shard {
 		if _, found := wanted[id]; !found {
@@ -55,16 +54,12 @@ func (w *Writer) gatherTopics(img *image.Image, wanted map[shardID]struct{}) (ma
 				continue
 			}
 			from := &topic.Partitions[i]
-			record := partitionRecord{tp: tp, partition: Partition{LeaderEpoch: from.Epoch}}
-			if from.Tier != nil {
-				record.partition.Tiered = true
-				record.partition.Start, record.partition.End = from.Tier.Start, from.Tier.End
-				record.partition.Version = from.Tier.Version
-			}
-			s.partitions = append(s.partitions, record)
+			s.partitions = append(s.partitions, partitionRecord{
+				tp: tp, partition: Partition{LeaderEpoch: from.Epoch, Tiered: from.Tier != nil},
+			})
 		}
 	}
-	return shards, nil
+	return shards
 }
 
 // fill adds the manifests, and puts everything in order.
@@ -75,40 +70,22 @@ func (w *Writer) fill(s *shard) error {
 			continue
 		}
 		// A topic that was deleted a moment ago is an error, too: the next attempt is without it.
-		items, err := w.options.Metadata.Items(record.tp)
+		tier, items, err := w.options.Metadata.Items(record.tp)
 		if err != nil {
 			return fmt.Errorf("read the manifest of %s: %w", record.tp, err)
 		}
-		record.partition.settle(items)
-		if now, found := w.options.Metadata.Image().PartitionByID(record.tp); found && now.Tier != nil {
-			record.partition.cut(now.Tier.Start)
+		if tier == nil {
+			continue
 		}
+		p := &record.partition
+		p.Tiered, p.Start, p.End, p.Version = true, tier.Start, tier.End, tier.Version
+		p.Segments, p.Bytes, p.Items = tier.Segments, tier.Bytes, items
 	}
 	slices.SortFunc(s.topics, func(a, b topicRecord) int { return bytes.Compare(a.topic.ID[:], b.topic.ID[:]) })
 	slices.SortFunc(s.partitions, func(a, b partitionRecord) int {
 		return cmp.Or(bytes.Compare(a.tp.ID[:], b.tp.ID[:]), cmp.Compare(a.tp.Partition, b.tp.Partition))
 	})
 	return nil
-}
-
-// settle takes over a manifest that was read later than the rest, and so may know more than the rest does.
-func (p *Partition) settle(items []command.Item) {
-	p.Items = items
-	if len(items) == 0 {
-		p.Start = p.End // nothing is remote
-		return
-	}
-	p.Start = max(p.Start, items[0].Summary().BaseOffset)
-	p.End = items[len(items)-1].Summary().EndOffset
-}
-
-// cut moves the start forward. Items wholly below it are not part of the log any more.
-func (p *Partition) cut(start int64) {
-	p.Start = max(p.Start, start)
-	for len(p.Items) > 0 && p.Items[0].Summary().EndOffset <= p.Start {
-		p.Items = p.Items[1:]
-	}
-	p.End = max(p.End, p.Start)
 }
 
 // eachGroupShard visits the shards of groups. While not all groups are known, those of the last checkpoint stay.

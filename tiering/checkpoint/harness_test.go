@@ -34,7 +34,9 @@ func must(t testing.TB, err error) {
 	}
 }
 
-func id(first byte) kafka.UUID { return kafka.UUID{first, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15} }
+func id(first byte) kafka.UUID {
+	return kafka.UUID{first, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15}
+}
 
 func entry(base, end int64, epoch kafka.LeaderEpoch) command.SegmentEntry {
 	return command.SegmentEntry{
@@ -69,13 +71,14 @@ func (m *fakeMetadata) Image() *image.Image {
 	return m.image
 }
 
-func (m *fakeMetadata) Items(tp kafka.TopicIDPartition) ([]command.Item, error) {
+func (m *fakeMetadata) Items(tp kafka.TopicIDPartition) (*image.TierState, []command.Item, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if _, found := m.image.PartitionByID(tp); !found {
-		return nil, kafka.UnknownTopicID
+	partition, found := m.image.PartitionByID(tp)
+	if !found {
+		return nil, nil, kafka.UnknownTopicID
 	}
-	return m.items[tp], nil
+	return partition.Tier, m.items[tp], nil
 }
 
 func (m *fakeMetadata) Propose(_ context.Context, cmd command.Command) (any, error) {
@@ -183,7 +186,9 @@ func (w *world) commit(topic *image.Topic, partition int32, segment command.Segm
 	first := w.meta.items[tp][0].Summary().BaseOffset
 	w.meta.mu.Unlock()
 	w.change(func(img *image.Image) (*image.Image, image.Delta) {
-		return img.WithTier(tp, &image.TierState{Start: first, End: segment.EndOffset, Version: 3}),
+		return img.WithTier(tp, &image.TierState{
+				Start: first, End: segment.EndOffset, Version: 3, Segments: int64(len(w.meta.items[tp])),
+			}),
 			image.Delta{TierChanged: []kafka.TopicIDPartition{tp}}
 	})
 }

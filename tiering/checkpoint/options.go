@@ -17,8 +17,9 @@ import (
 // Metadata is the cluster's metadata as checkpoints need it; metastore.Store is one.
 type Metadata interface {
 	Image() *image.Image
-	// Items is a partition's manifest as of now.
-	Items(tp kafka.TopicIDPartition) ([]command.Item, error)
+	// Items is a partition's tier state and manifest, both as of one moment, which is no older than Image. Who is not
+	// tiered has neither.
+	Items(tp kafka.TopicIDPartition) (*image.TierState, []command.Item, error)
 	Propose(ctx context.Context, cmd command.Command) (any, error)
 	ElapsedMs() int64
 }

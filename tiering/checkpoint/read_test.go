@@ -38,7 +38,7 @@ func sampleShards() []*shard {
 		partitions: []partitionRecord{
 			{tp: kafka.TopicIDPartition{ID: id(0x20)}, partition: Partition{LeaderEpoch: 4}},
 			{tp: kafka.TopicIDPartition{ID: id(0x20), Partition: 1}, partition: Partition{
-				LeaderEpoch: 5, Tiered: true, Start: 12, End: 30, Version: 9,
+				LeaderEpoch: 5, Tiered: true, Start: 12, End: 30, Version: 9, Segments: 2, Bytes: 2400,
 				Items: []command.Item{entry(10, 20, 0), entry(20, 30, 2).WithOrigin(1)},
 			}},
 		},

@@ -60,9 +60,9 @@ func (p *Partition) append(dst []byte) []byte {
 	if !p.Tiered {
 		return dst
 	}
-	dst = binary.AppendVarint(dst, p.Start)
-	dst = binary.AppendVarint(dst, p.End)
-	dst = binary.AppendVarint(dst, p.Version)
+	for _, number := range []int64{p.Start, p.End, p.Version, p.Segments, p.Bytes} {
+		dst = binary.AppendVarint(dst, number)
+	}
 	return command.AppendItems(dst, p.Items)
 }
 
@@ -129,7 +129,8 @@ func readPartition(c *command.Cursor) partitionRecord {
 	}
 	if record.partition.Tiered {
 		p := &record.partition
-		p.Start, p.End, p.Version, p.Items = c.Int64(), c.Int64(), c.Int64(), c.Items()
+		p.Start, p.End, p.Version = c.Int64(), c.Int64(), c.Int64()
+		p.Segments, p.Bytes, p.Items = c.Int64(), c.Int64(), c.Items()
 	}
 	return record
 }

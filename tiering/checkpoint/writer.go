@@ -182,10 +182,7 @@ func (w *Writer) writeShards(ctx context.Context, img *image.Image, dirty map[sh
 
 // eachShard visits the contents of the shards of topics that may have changed, and of all shards of groups.
 func (w *Writer) eachShard(img *image.Image, dirty map[shardID]struct{}, visit func(*shard) error) error {
-	gathered, err := w.gatherTopics(img, dirty)
-	if err != nil {
-		return err
-	}
+	gathered := w.gatherTopics(img, dirty)
 	for id := range dirty {
 		s := gathered[id]
 		if s == nil {

@@ -63,7 +63,7 @@ local map[remote.storage.enable:true]
 			read.Topics[0].Partitions[1].Items); diff != "" {
 			t.Errorf("the manifest (-want +got):\n%s", diff)
 		}
-		items, err := read.Items(kafka.TopicIDPartition{ID: id(0x22), Partition: 1})
+		_, items, err := read.Items(kafka.TopicIDPartition{ID: id(0x22), Partition: 1})
 		shown, _ := read.Image().Partition(kafka.TopicPartition{Topic: "events", Partition: 1})
 		if err != nil || len(items) != 2 || shown == nil || shown.Tier.End != 30 || shown.Tier.Segments != 2 {
 			t.Errorf("as a source of manifests: %d items, %v, %+v", len(items), err, shown)

@@ -181,6 +181,11 @@ func (t *Task) uploadOnce(ctx context.Context, log *storage.Log, job Job, waitin
 func (t *Task) commit(ctx context.Context, log *storage.Log, tier image.TierState, entry command.SegmentEntry) (
 	image.TierState, error,
 ) {
+	if t.options.Checkpointed != nil {
+		if err := t.options.Checkpointed(ctx, t.partition.ID.ID); err != nil {
+			return tier, fmt.Errorf("segment [%d, %d): %w", entry.BaseOffset, entry.EndOffset, err)
+		}
+	}
 	retry := newBackoff(t.random)
 	for {
 		state, err := t.propose(ctx, command.CommitSegment{

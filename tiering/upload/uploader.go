@@ -49,7 +49,10 @@ type Options struct {
 	Metadata    Metadata
 	Logs        func(tp kafka.TopicPartition) (*storage.Log, error)
 	NewUploadID func() kafka.UUID // random: an id is never drawn twice
-	Events      Events
+	// Checkpointed waits until a checkpoint knows the topic as it is now, since a restore could do nothing with a segment
+	// of a topic that it does not know; nil does not wait.
+	Checkpointed func(ctx context.Context, topic kafka.TopicID) error
+	Events       Events
 
 	Interval    time.Duration // between two looks when nothing happens
 	Concurrency int           // uploads at a time, of all partitions
