@@ -169,6 +169,10 @@ type TierConfig struct {
 	TaskInterval time.Duration
 	// UploadConcurrency is how many segments are copied at a time (remote.log.manager.copier.thread.pool.size, 10).
 	UploadConcurrency int
+	// UploadBytesPerSecond bounds what is copied, on average (remote.log.manager.copy.max.bytes.per.second); 0 does not.
+	UploadBytesPerSecond int64
+	// UploadRollAfter seals a segment whose oldest record waits so long to be copied (firn.tier.roll.ms); 0 does not.
+	UploadRollAfter time.Duration
 	// UploadDeadline ends an upload (firn.tier.upload.deadline.ms, 5 min); it is shorter than Reservation.
 	UploadDeadline time.Duration
 	// Reservation is how long the name of an upload is reserved (firn.tier.reservation.ms, 15 min).

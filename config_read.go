@@ -169,20 +169,22 @@ func (r *reader) groups() group.Config {
 
 func (r *reader) tier() TierConfig {
 	return TierConfig{
-		Enabled:            r.boolean("remote.log.storage.system.enable"),
-		TaskInterval:       r.milliseconds("remote.log.manager.task.interval.ms"),
-		UploadConcurrency:  int(r.int("remote.log.manager.copier.thread.pool.size")),
-		UploadDeadline:     r.milliseconds("firn.tier.upload.deadline.ms"),
-		Reservation:        r.milliseconds("firn.tier.reservation.ms"),
-		Grace:              r.milliseconds("firn.tier.gc.grace.ms"),
-		CheckpointInterval: r.milliseconds("firn.tier.checkpoint.interval.ms"),
-		FetchConcurrency:   int(r.int("remote.log.reader.threads")),
-		FetchQueue:         int(r.int("remote.log.reader.max.pending.tasks")),
-		FetchMemoryBytes:   r.long("firn.tier.fetch.memory.bytes"),
-		CacheBytes:         r.cacheBytes(),
-		ReadAheadBytes:     r.long("firn.tier.read.ahead.bytes"),
-		FetchMaxWait:       r.milliseconds("remote.fetch.max.wait.ms"),
-		ListOffsetsTimeout: r.milliseconds("remote.list.offsets.request.timeout.ms"),
+		Enabled:              r.boolean("remote.log.storage.system.enable"),
+		TaskInterval:         r.milliseconds("remote.log.manager.task.interval.ms"),
+		UploadConcurrency:    int(r.int("remote.log.manager.copier.thread.pool.size")),
+		UploadBytesPerSecond: uploadRate(r.long("remote.log.manager.copy.max.bytes.per.second")),
+		UploadRollAfter:      uploadRollAfter(r.long("firn.tier.roll.ms")),
+		UploadDeadline:       r.milliseconds("firn.tier.upload.deadline.ms"),
+		Reservation:          r.milliseconds("firn.tier.reservation.ms"),
+		Grace:                r.milliseconds("firn.tier.gc.grace.ms"),
+		CheckpointInterval:   r.milliseconds("firn.tier.checkpoint.interval.ms"),
+		FetchConcurrency:     int(r.int("remote.log.reader.threads")),
+		FetchQueue:           int(r.int("remote.log.reader.max.pending.tasks")),
+		FetchMemoryBytes:     r.long("firn.tier.fetch.memory.bytes"),
+		CacheBytes:           r.cacheBytes(),
+		ReadAheadBytes:       r.long("firn.tier.read.ahead.bytes"),
+		FetchMaxWait:         r.milliseconds("remote.fetch.max.wait.ms"),
+		ListOffsetsTimeout:   r.milliseconds("remote.list.offsets.request.timeout.ms"),
 	}
 }
 
@@ -200,6 +202,16 @@ func (r *reader) cacheBytes() int64 {
 	}
 	return usualCacheBytes
 }
+
+// uploadRate reads Kafka's way to say that there is no limit, which is 0 here.
+func uploadRate(bytesPerSecond int64) int64 {
+	if bytesPerSecond == math.MaxInt64 {
+		return 0
+	}
+	return bytesPerSecond
+}
+
+func uploadRollAfter(ms int64) time.Duration { return milliseconds(max(0, ms)) }
 
 func (r *reader) lookup(name string) (value string, explicit bool) {
 	r.read[name] = true

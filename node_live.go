@@ -8,6 +8,7 @@ import (
 	"github.com/firnlog/firn/compaction"
 	"github.com/firnlog/firn/internal/config"
 	"github.com/firnlog/firn/metastore/image"
+	"github.com/firnlog/firn/tiering/upload"
 )
 
 // liveSettings are the broker settings that may change while the node runs (KIP-226) and that no topic inherits. The
@@ -16,7 +17,7 @@ import (
 type liveSettings struct {
 	connections        server.ConnectionLimits
 	producerExpiration time.Duration
-	uploads            int
+	uploads            upload.Limits
 	remoteReads        int
 	remoteFetchMaxWait time.Duration
 	listOffsetsTimeout time.Duration
@@ -28,7 +29,8 @@ func (n *Node) liveAt(img *image.Image) liveSettings {
 	live := liveSettings{
 		connections:        n.config.Server.ConnectionLimits,
 		producerExpiration: n.config.Log.ProducerIDExpiration,
-		uploads:            n.config.Tier.UploadConcurrency,
+		uploads: upload.Limits{Concurrency: n.config.Tier.UploadConcurrency,
+			BytesPerSecond: n.config.Tier.UploadBytesPerSecond, RollAfter: n.config.Tier.UploadRollAfter},
 		remoteReads:        n.config.Tier.FetchConcurrency,
 		remoteFetchMaxWait: n.config.Tier.FetchMaxWait,
 		listOffsetsTimeout: n.config.Tier.ListOffsetsTimeout,
@@ -64,7 +66,11 @@ func (s *liveSettings) take(name, value string) error {
 	case "producer.id.expiration.ms":
 		return takeMilliseconds(&s.producerExpiration, value)
 	case "remote.log.manager.copier.thread.pool.size":
-		return takeInt(&s.uploads, value)
+		return takeInt(&s.uploads.Concurrency, value)
+	case "remote.log.manager.copy.max.bytes.per.second":
+		return takeLong(value, func(number int64) { s.uploads.BytesPerSecond = uploadRate(number) })
+	case "firn.tier.roll.ms":
+		return takeLong(value, func(number int64) { s.uploads.RollAfter = uploadRollAfter(number) })
 	case "remote.log.reader.threads":
 		return takeInt(&s.remoteReads, value)
 	case "remote.fetch.max.wait.ms":
@@ -76,11 +82,7 @@ func (s *liveSettings) take(name, value string) error {
 	case "log.cleaner.backoff.ms":
 		return takeMilliseconds(&s.cleaner.Backoff, value)
 	case "log.cleaner.dedupe.buffer.size":
-		number, err := config.ParseLong(value)
-		if err == nil {
-			s.cleaner.DedupeBufferBytes = number
-		}
-		return err
+		return takeLong(value, func(number int64) { s.cleaner.DedupeBufferBytes = number })
 	case "log.cleaner.io.buffer.load.factor":
 		return takeDouble(&s.cleaner.LoadFactor, value)
 	case "log.cleaner.io.max.bytes.per.second":
@@ -93,6 +95,14 @@ func takeInt(to *int, value string) error {
 	number, err := config.ParseInt(value)
 	if err == nil {
 		*to = int(number)
+	}
+	return err
+}
+
+func takeLong(value string, take func(int64)) error {
+	number, err := config.ParseLong(value)
+	if err == nil {
+		take(number)
 	}
 	return err
 }
@@ -122,7 +132,8 @@ func (n *Node) applySettings(img *image.Image, delta image.Delta) {
 	live := n.liveAt(img)
 	n.live.Store(&live)
 	n.logs.SetProducerExpiration(live.producerExpiration)
-	n.tier.SetConcurrency(live.uploads, live.remoteReads)
+	n.tier.SetUploadLimits(live.uploads)
+	n.tier.SetConcurrency(live.remoteReads)
 	n.server.SetConnectionLimits(live.connections)
 	n.cleaner.SetConfig(live.cleaner)
 	n.noteIdle(img)

@@ -144,7 +144,7 @@ func TestBrokerSettingsChangeWhileTheNodeRunsAndStayAfterIt(t *testing.T) {
 	}
 	for _, when := range []string{"at once", "after a restart"} {
 		live := node.live.Load()
-		if live.remoteFetchMaxWait != 700*time.Millisecond || live.remoteReads != 8 || live.uploads != 10 ||
+		if live.remoteFetchMaxWait != 700*time.Millisecond || live.remoteReads != 8 || live.uploads.Concurrency != 10 ||
 			live.producerExpiration != 24*time.Hour || live.listOffsetsTimeout != 30*time.Second {
 			t.Errorf("%s: %+v", when, live)
 		}

@@ -29,6 +29,7 @@ import (
 	"github.com/firnlog/firn/tiering"
 	"github.com/firnlog/firn/tiering/manifest"
 	"github.com/firnlog/firn/tiering/objectstore"
+	"github.com/firnlog/firn/tiering/upload"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -76,7 +77,8 @@ type setup struct {
 func usual() setup {
 	return setup{
 		config: tiering.Config{
-			TaskInterval: 30 * time.Second, UploadConcurrency: 10, UploadDeadline: time.Minute, Reservation: 5 * time.Minute,
+			TaskInterval: 30 * time.Second, Uploads: upload.Limits{Concurrency: 10},
+			UploadDeadline: time.Minute, Reservation: 5 * time.Minute,
 			Grace: 15 * time.Minute, FetchConcurrency: 10, FetchQueue: 100, FetchMemoryBytes: 128 << 20,
 			ReadAheadBytes: 32 << 20,
 		},

@@ -55,7 +55,7 @@ func New(options Options) *Manager {
 		Events: upload.Events{
 			Uploaded: events.SegmentUploaded, Committed: events.SegmentCommitted, Failed: events.UploadFailed,
 		},
-		Interval: cfg.TaskInterval, Concurrency: cfg.UploadConcurrency,
+		Interval: cfg.TaskInterval, Limits: cfg.Uploads,
 		Deadline: cfg.UploadDeadline, Reservation: cfg.Reservation, Shape: cfg.Shape,
 	})
 	m.reader = fetch.New(fetch.Options{
@@ -78,11 +78,11 @@ func New(options Options) *Manager {
 // manifestCacheBytes is for the manifests of a few thousand partitions that are read, and what of them is sealed.
 const manifestCacheBytes = 64 << 20
 
-// SetConcurrency changes how many uploads, and how many requests of reads, there are at a time.
-func (m *Manager) SetConcurrency(uploads, reads int) {
-	m.uploader.SetConcurrency(uploads)
-	m.reader.SetConcurrency(reads)
-}
+// SetConcurrency changes how many requests of reads there are at a time.
+func (m *Manager) SetConcurrency(reads int) { m.reader.SetConcurrency(reads) }
+
+// SetUploadLimits changes what uploads are held to.
+func (m *Manager) SetUploadLimits(limits upload.Limits) { m.uploader.SetLimits(limits) }
 
 // Run copies, reads and collects until ctx ends.
 func (m *Manager) Run(ctx context.Context) error {

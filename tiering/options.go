@@ -18,6 +18,7 @@ import (
 	"github.com/firnlog/firn/tiering/gc"
 	"github.com/firnlog/firn/tiering/manifest"
 	"github.com/firnlog/firn/tiering/objectstore"
+	"github.com/firnlog/firn/tiering/upload"
 )
 
 // Metadata is the cluster's metadata as the tier needs it; metastore.Store is one.
@@ -60,16 +61,16 @@ type Options struct {
 
 // Config are the settings of the tier; the root package says what they are called.
 type Config struct {
-	TaskInterval      time.Duration  // between two looks at what to copy, when nothing happens
-	UploadConcurrency int            // uploads at a time
-	UploadDeadline    time.Duration  // of one upload
-	Reservation       time.Duration  // of an upload id; longer than UploadDeadline
-	Grace             time.Duration  // from the removal of an object's last reference to that of the object
-	FetchConcurrency  int            // requests to the bucket at a time, for reads
-	FetchQueue        int            // reads that may wait
-	FetchMemoryBytes  int64          // what has been read and is kept, or is being read
-	ReadAheadBytes    int64          // ahead of one reader
-	Shape             manifest.Shape // of manifests; zero is manifest.DefaultShape
+	TaskInterval     time.Duration // between two looks at what to copy, when nothing happens
+	Uploads          upload.Limits
+	UploadDeadline   time.Duration  // of one upload
+	Reservation      time.Duration  // of an upload id; longer than UploadDeadline
+	Grace            time.Duration  // from the removal of an object's last reference to that of the object
+	FetchConcurrency int            // requests to the bucket at a time, for reads
+	FetchQueue       int            // reads that may wait
+	FetchMemoryBytes int64          // what has been read and is kept, or is being read
+	ReadAheadBytes   int64          // ahead of one reader
+	Shape            manifest.Shape // of manifests; zero is manifest.DefaultShape
 }
 
 // Events are told of what the tier does; each func is optional and must not block.

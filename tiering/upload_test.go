@@ -136,7 +136,7 @@ func TestAbortedTransactionsGoWithTheirSegments(t *testing.T) {
 func TestPartitionsAreCopiedBesideEachOther(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		s := usual()
-		s.config.UploadConcurrency = 5
+		s.config.Uploads.Concurrency = 5
 		var mu sync.Mutex
 		under, most := 0, 0
 		s.step = func(name string) error {

@@ -190,6 +190,14 @@ func notEmpty(value string) error {
 	return nil
 }
 
+// rollMs allows a second and more, and −1 for never: shorter would make segments of single records.
+func rollMs(value string) error {
+	if n, err := ParseLong(value); err != nil || n != -1 && n < 1000 {
+		return fmt.Errorf("must be at least 1000, or -1")
+	}
+	return nil
+}
+
 // gzipLevel allows zlib's levels: 1 to 9, and −1 for its default.
 func gzipLevel(value string) error {
 	if n, err := ParseLong(value); err != nil || n != -1 && (n < 1 || n > 9) {

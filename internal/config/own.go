@@ -36,6 +36,9 @@ func ownRows() []row {
 			"Milliseconds after which the upload of one segment is given up; less than firn.tier.reservation.ms."},
 		{"firn.tier.reservation.ms", Long, "900000", ReadOnly, atLeast(2000), Acts,
 			"Milliseconds for which the name of an upload is reserved; what was uploaded under a lapsed one is removed."},
+		{"firn.tier.roll.ms", Long, "-1", ClusterWide, rollMs, Acts,
+			"Milliseconds that a record of a tiered topic waits at most until its segment is sealed, and copied to the object " +
+				"store, however small it is; at least 1000, -1 seals by segment.bytes and segment.ms alone."},
 		{"firn.tier.gc.grace.ms", Long, "900000", ReadOnly, atLeast(0), Acts,
 			"Milliseconds that an object stays after the last reference to it went, since readers may hold it."},
 		{"firn.tier.checkpoint.interval.ms", Long, "60000", ReadOnly, atLeast(1000), Acts,

@@ -153,7 +153,7 @@ func (t *Task) upload(ctx context.Context, log *storage.Log, job Job, waiting in
 
 // uploadOnce makes one attempt. The object is made anew each time, as it names its upload.
 func (t *Task) uploadOnce(ctx context.Context, log *storage.Log, job Job, waiting int) (command.SegmentEntry, error) {
-	free, err := t.uploader.acquire(ctx)
+	free, err := t.uploader.acquire(ctx, job)
 	if err != nil {
 		return command.SegmentEntry{}, err
 	}

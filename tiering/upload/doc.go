@@ -6,5 +6,6 @@
 //
 // Metrics: kafka_server_brokertopicmetrics_remotecopybytes_total, _remotecopyrequests_total, _remotecopyerrors_total,
 // firn_tier_manifest_sealed_total,
-// firn_tier_upload_seconds, firn_tier_uploads_in_flight, firn_tier_uploads_stuck_total, firn_tier_last_commit_seconds.
+// firn_tier_upload_seconds, firn_tier_uploads_in_flight, firn_tier_uploads_stuck_total, firn_tier_last_commit_seconds,
+// firn_tier_upload_throttled_seconds_total.
 package upload

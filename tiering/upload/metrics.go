@@ -10,6 +10,7 @@ type metrics struct {
 	inFlight   prometheus.Gauge
 	stuck      prometheus.Counter
 	lastCommit prometheus.Gauge
+	throttled  prometheus.Counter
 	sealed     prometheus.Counter
 }
 
@@ -34,9 +35,13 @@ func newMetrics(registerer prometheus.Registerer) metrics {
 			Name: "firn_tier_manifest_sealed_total", Help: "Parts of manifests that were sealed into objects."}),
 		lastCommit: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "firn_tier_last_commit_seconds", Help: "When the last object became part of a log, in Unix time."}),
+		throttled: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "firn_tier_upload_throttled_seconds_total",
+			Help: "Seconds that uploads have waited for remote.log.manager.copy.max.bytes.per.second."}),
 	}
 	if registerer != nil {
-		registerer.MustRegister(m.bytes, m.requests, m.errors, m.seconds, m.inFlight, m.stuck, m.sealed, m.lastCommit)
+		registerer.MustRegister(m.bytes, m.requests, m.errors, m.seconds, m.inFlight, m.stuck, m.sealed, m.lastCommit,
+			m.throttled)
 	}
 	return m
 }

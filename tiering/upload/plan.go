@@ -102,9 +102,12 @@ func lag(setting, localRetention int64) int64 {
 	return setting
 }
 
+// holds tells whether sealed segments are held back at all.
+func (h Hold) holds() bool { return h.LagMs > 0 && h.LagBytes > 0 }
+
 // releases tells whether a segment may be copied now.
 func (h Hold) releases(segment storage.SegmentInfo, newer []storage.SegmentInfo, now int64) bool {
-	if h.LagMs <= 0 || h.LagBytes <= 0 {
+	if !h.holds() {
 		return true
 	}
 	if h.LagMs != unlimited && now-newest(segment) >= h.LagMs {
@@ -129,20 +132,31 @@ func newest(segment storage.SegmentInfo) int64 {
 	return min(segment.MaxTimestamp, segment.LastAppendedAt)
 }
 
-// Lag is what of the sealed segments is not remote yet.
+// Lag is what of a log is not remote yet.
 type Lag struct {
-	Segments int64
-	Bytes    int64
+	Segments int64 // sealed ones
+	Bytes    int64 // of sealed segments, as Kafka counts them
+	// PendingBytes are those of the active segment, too, and Oldest is when the oldest record among them was appended, in
+	// Unix milliseconds; −1 without one. A disaster loses what has been appended since.
+	PendingBytes int64
+	Oldest       int64
 }
 
 // LagOf computes the lag from where things stand rather than from what has happened, so that it is right exactly when
 // copies fail.
 func LagOf(segments []storage.SegmentInfo, remoteEnd int64) Lag {
-	var lag Lag
+	lag := Lag{Oldest: -1}
 	for _, segment := range segments {
-		if segment.Sealed && segment.EndOffset > remoteEnd {
+		if segment.EndOffset <= remoteEnd || segment.EndOffset == segment.BaseOffset {
+			continue
+		}
+		if segment.Sealed {
 			lag.Segments++
 			lag.Bytes += segment.Size
+		}
+		lag.PendingBytes += segment.Size
+		if lag.Oldest < 0 {
+			lag.Oldest = segment.FirstAppendedAt
 		}
 	}
 	return lag

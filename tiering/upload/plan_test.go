@@ -119,10 +119,16 @@ func TestASegmentIsAsOldAsItsAppendAtLeast(t *testing.T) {
 
 func TestLagOf(t *testing.T) {
 	segments := local(0, 10, 20, 30)
-	for remoteEnd, want := range map[int64]Lag{0: {2, 200}, 5: {2, 200}, 10: {1, 100}, 20: {}, 30: {}} {
+	segments[2].FirstAppendedAt = 950
+	for remoteEnd, want := range map[int64]Lag{
+		0: {2, 200, 300, 900}, 5: {2, 200, 300, 900}, 10: {1, 100, 200, 900}, 20: {0, 0, 100, 950}, 30: {0, 0, 0, -1},
+	} {
 		if got := LagOf(segments, remoteEnd); got != want {
 			t.Errorf("remote end %d: %+v", remoteEnd, got)
 		}
+	}
+	if got := LagOf(local(7, 7), 7); got != (Lag{Oldest: -1}) {
+		t.Errorf("an empty log: %+v", got)
 	}
 }
 

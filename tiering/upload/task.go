@@ -73,8 +73,8 @@ func (t *Task) Advanced() {
 func (t *Task) Run(ctx context.Context) {
 	retry := newBackoff(t.random)
 	for {
-		err := t.round(ctx)
-		wait, wake := t.options.Interval, t.wake
+		wait, err := t.round(ctx)
+		wake := t.wake
 		switch {
 		case ctx.Err() != nil:
 			return
@@ -132,20 +132,28 @@ func (t *Task) log() (*storage.Log, error) {
 	return log, nil
 }
 
-// round does what there is to do.
-func (t *Task) round(ctx context.Context) error {
+// round does what there is to do, and tells how long there may be nothing.
+func (t *Task) round(ctx context.Context) (idle time.Duration, err error) {
 	if t.settings.Load().Paused {
 		t.awaited.Store(0)
-		return nil
+		return t.options.Interval, nil
 	}
 	log, err := t.log()
 	if err != nil {
-		return err
+		return 0, err
 	}
 	tier, err := t.openTier(ctx, log)
 	if err != nil {
-		return err
+		return 0, err
 	}
+	if idle, err = t.roll(log); err != nil {
+		return 0, err
+	}
+	return idle, t.copyAll(ctx, log, tier)
+}
+
+// copyAll copies what there is, from wherever the remote end is.
+func (t *Task) copyAll(ctx context.Context, log *storage.Log, tier image.TierState) error {
 	for {
 		err := t.copySegments(ctx, log, tier)
 		if !errors.Is(err, errMoved) {

@@ -6,12 +6,12 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/firnlog/firn/broker/storage"
-	"github.com/firnlog/firn/internal/gate"
 	"github.com/firnlog/firn/internal/kafka"
 	"github.com/firnlog/firn/metastore/command"
 	"github.com/firnlog/firn/metastore/image"
@@ -55,26 +55,35 @@ type Options struct {
 	Events       Events
 
 	Interval    time.Duration // between two looks when nothing happens
-	Concurrency int           // uploads at a time, of all partitions
 	Deadline    time.Duration // of one upload
 	Reservation time.Duration // of an upload id; longer than Deadline
+	Limits      Limits
 	Shape       manifest.Shape
+}
+
+// Limits bound what all tasks of a broker do together; they may change while they work.
+type Limits struct {
+	Concurrency    int           // uploads at a time
+	BytesPerSecond int64         // of all uploads, on average; 0 is no limit
+	RollAfter      time.Duration // for which a record may wait in an open segment before that is sealed; 0 is for ever
 }
 
 // Uploader makes the tasks of a broker and bounds what they do together.
 type Uploader struct {
 	options Options
 	metrics metrics
-	slots   *gate.Gate // for uploads under way
+	slots   queue // for uploads under way
+	budget  *budget
+	// rollAfter is the limit of that name.
+	rollAfter atomic.Int64
 }
 
 // New makes an uploader. It runs nothing: tasks do.
 func New(options Options) *Uploader {
-	return &Uploader{
-		options: options,
-		metrics: newMetrics(options.Registerer),
-		slots:   gate.New(max(options.Concurrency, 1)),
-	}
+	metrics := newMetrics(options.Registerer)
+	u := &Uploader{options: options, metrics: metrics, budget: newBudget(metrics.throttled)}
+	u.SetLimits(options.Limits)
+	return u
 }
 
 // NewTask makes the task of a partition. random spreads its retries.
@@ -103,13 +112,14 @@ type source struct {
 // source and its slot until it returns, so that hanging ones cannot pile up.
 func (u *Uploader) put(ctx context.Context, s source) error {
 	key := s.object.Tail.Key().String()
+	watch := newWatch(u.options.Logger, key, s.object.Size())
 	done := make(chan error)
 	abandoned := make(chan struct{})
 	defer close(abandoned)
 	go func() { // ends with the put, which ctx ends; who does not wait for it any more has said so
 		defer s.free()
 		err := u.options.Bucket.Put(ctx, key, s.object, s.object.Size(),
-			objectstore.PutOptions{CRC32C: s.object.CRC32C(), HasCRC32C: true})
+			objectstore.PutOptions{CRC32C: s.object.CRC32C(), HasCRC32C: true, Sent: func(n int64) { watch.sent.Add(n) }})
 		s.release()
 		select {
 		case done <- err:
@@ -117,19 +127,22 @@ func (u *Uploader) put(ctx context.Context, s source) error {
 			u.discard(key)
 		}
 	}()
-	select {
-	case err := <-done:
-		return err
-	case <-ctx.Done():
-	}
-	late := time.NewTimer(stuckAfter)
-	defer late.Stop()
-	select {
-	case err := <-done:
-		return err
-	case <-late.C:
-		u.metrics.stuck.Inc()
-		return fmt.Errorf("put %s: %w", key, errStuck)
+	ticker := time.NewTicker(progressEvery)
+	defer ticker.Stop()
+	var late <-chan time.Time // once the deadline is over
+	over := ctx.Done()
+	for {
+		select {
+		case err := <-done:
+			return err
+		case <-ticker.C:
+			watch.tell()
+		case <-over:
+			over, late = nil, time.After(stuckAfter)
+		case <-late:
+			u.metrics.stuck.Inc()
+			return fmt.Errorf("put %s: %w", key, errStuck)
+		}
 	}
 }
 
@@ -143,14 +156,22 @@ func (u *Uploader) discard(key string) {
 	}
 }
 
-// acquire waits for a slot.
-func (u *Uploader) acquire(ctx context.Context) (free func(), err error) {
-	if err := u.slots.Enter(ctx); err != nil {
+// acquire waits for a slot, and until the segment's bytes may go.
+func (u *Uploader) acquire(ctx context.Context, job Job) (free func(), err error) {
+	if err := u.slots.enter(ctx, job.Appended.First); err != nil {
+		return nil, err
+	}
+	if err := u.budget.spend(ctx, job.Bytes); err != nil {
+		u.slots.leave()
 		return nil, err
 	}
 	u.metrics.inFlight.Inc()
-	return func() { u.metrics.inFlight.Dec(); u.slots.Leave() }, nil
+	return func() { u.metrics.inFlight.Dec(); u.slots.leave() }, nil
 }
 
-// SetConcurrency changes how many uploads there are at a time. Those under way go on.
-func (u *Uploader) SetConcurrency(uploads int) { u.slots.SetWidth(max(uploads, 1)) }
+// SetLimits changes the limits. Uploads under way go on.
+func (u *Uploader) SetLimits(limits Limits) {
+	u.slots.setWidth(max(limits.Concurrency, 1))
+	u.budget.setRate(limits.BytesPerSecond)
+	u.rollAfter.Store(int64(limits.RollAfter))
+}
