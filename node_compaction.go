@@ -105,8 +105,8 @@ func (l *compactedLog) View() (compaction.View, error) {
 	return view, nil
 }
 
-// compressedAnew is the codec that the broker itself compresses a topic with, and its level. Where compression.type leaves
-// that to the producers there is none.
+// compressedAnew is the codec that the broker itself compresses a topic with, and its level. Where compression.type
+// leaves that to the producers there is none.
 func compressedAnew(cfg *config.TopicConfig) (codec record.Codec, level int) {
 	switch cfg.CompressionType {
 	case "gzip":

@@ -44,17 +44,18 @@ func (l *lockedLog) Replace(firstBase, endBase int64) (Sink, error) {
 // pool is a cleaner over logs in memory, in the order of their names.
 type pool struct {
 	*Cleaner
-	logs   map[string]*lockedLog
-	rolled []string
+	registry *prometheus.Registry
+	logs     map[string]*lockedLog
+	rolled   []string
 }
 
 func newPool(config Config, logs map[string]*memLog) *pool {
-	p := &pool{logs: map[string]*lockedLog{}}
+	p := &pool{logs: map[string]*lockedLog{}, registry: prometheus.NewRegistry()}
 	for name, log := range logs {
 		p.logs[name] = &lockedLog{memLog: log}
 	}
 	p.Cleaner = New(Options{
-		Logger: slog.New(slog.DiscardHandler), Registerer: prometheus.NewRegistry(), Config: config,
+		Logger: slog.New(slog.DiscardHandler), Registerer: p.registry, Config: config,
 		Partitions: func() (all []kafka.TopicPartition) {
 			for name := range p.logs {
 				all = append(all, kafka.TopicPartition{Topic: name})

@@ -79,8 +79,8 @@ func (m *keyMap) homeOf(hash keyHash) int {
 }
 
 // touch brings the slots of some hashes into the processor's caches. It takes about as long for many as for one: the
-// loads do not depend on each other, so that the processor waits for all of them at once, where a search after the other
-// waits for each.
+// loads do not depend on each other, so that the processor waits for all of them at once. Searches one after the other
+// wait for each.
 func (m *keyMap) touch(hashes []keyHash) {
 	sum := int64(0)
 	for _, hash := range hashes {

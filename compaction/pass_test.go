@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
 
 	"github.com/firnlog/firn/broker/record"
@@ -74,6 +75,91 @@ func TestASmallMapGrows(t *testing.T) {
 	stats, err := clean(t.Context(), log, work, passOptions{})
 	if err != nil || stats.EndOffset != keys || stats.MapBytesRead != log.segments[0].Size {
 		t.Fatalf("%+v, %v", stats, err)
+	}
+}
+
+// What the map did not reach is kept as it is: tombstones whose horizon has come, older values of keys, and records
+// without a key.
+func TestWhatTheMapDidNotReachIsKept(t *testing.T) {
+	log := logOf(record.None, 20, 20, 10, 0)
+	sealed := &log.segments[0]
+	tail := func(horizon bool) record.Batch {
+		b := record.NewBuilder(record.PlainProducer())
+		b.Append(1, []byte("deleted"), []byte("old"))
+		b.Append(1, []byte("deleted"), nil)
+		b.Append(1, nil, []byte("without a key"))
+		batch := b.Build()
+		batch.SetBaseOffset(sealed.EndOffset)
+		if !horizon {
+			return batch
+		}
+		var filter record.Filter
+		out, _, err := filter.Append(nil, batch, record.FilterOptions{Choose: record.All{}, DeleteHorizon: 5})
+		if err != nil || !record.Batch(out).HasDeleteHorizon() {
+			t.Fatal("no delete horizon", err)
+		}
+		return out
+	}
+	for _, horizon := range []bool{false, true} {
+		batch := tail(horizon)
+		sealed.batches = append(sealed.batches, batch)
+		sealed.Size, sealed.EndOffset = sealed.Size+int64(len(batch)), batch.NextOffset()
+	}
+	log.stable = sealed.EndOffset
+	log.segments[1].BaseOffset, log.segments[1].EndOffset = log.stable, log.stable
+	whole := allRecords(t, log)
+
+	work := newWorkspace(15*slotBytes, 1)
+	stats, err := clean(t.Context(), log, work, passOptions{Now: 1000})
+	if err != nil || stats.EndOffset >= 20 || stats.TargetOffset != 26 {
+		t.Fatalf("%+v, %v", stats, err)
+	}
+	if got := allRecords(t, log); !slices.Equal(got, whole) || len(got) != 26 || stats.WithoutKey != 0 {
+		t.Errorf("%q are left of %q, %d had no key", got, whole, stats.WithoutKey)
+	}
+	for log.cleaned < log.stable {
+		if _, err := clean(t.Context(), log, work, passOptions{Now: 1000}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// The last one of the key is the tombstone at 24, whose horizon has come.
+	if left := allRecords(t, log); len(left) != 20 {
+		t.Errorf("in the end there are %q", left)
+	}
+}
+
+// allRecords are those of the sealed segments.
+func allRecords(t *testing.T, log *memLog) (all []string) {
+	t.Helper()
+	var records record.Iterator
+	for _, b := range log.segments[0].batches {
+		if err := records.Reset(b); err != nil {
+			t.Fatal(err)
+		}
+		for records.Next() {
+			r := records.Record()
+			all = append(all, fmt.Sprintf("%d %x=%x, none: %v", records.Offset(), r.Key, r.Value, r.Value == nil))
+		}
+	}
+	return all
+}
+
+// The level of the topic holds for batches of the codec that the broker compresses with, and for no others.
+func TestLevelsAreThoseOfTheTopicsCodec(t *testing.T) {
+	sizes := map[string]int64{}
+	for name, settings := range map[string]Settings{
+		"default": {}, "thorough": {Codec: record.LZ4, Level: 17}, "of another codec": {Codec: record.Zstd, Level: 17},
+	} {
+		log := logOf(record.LZ4, 4000, 3250, 500, 20) // half of a batch goes
+		log.settings.Codec, log.settings.Level = settings.Codec, settings.Level
+		stats, err := clean(t.Context(), log, newWorkspace(1<<20, 0.9), passOptions{})
+		if err != nil || stats.GroupsWritten != 1 {
+			t.Fatalf("%+v, %v", stats, err)
+		}
+		sizes[name] = stats.BytesWritten
+	}
+	if sizes["thorough"] >= sizes["default"] || sizes["of another codec"] != sizes["default"] {
+		t.Errorf("sizes by level: %v", sizes)
 	}
 }
 
