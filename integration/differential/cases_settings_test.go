@@ -202,6 +202,8 @@ func askAlterBroker(s *script) {
 		ask("append to what is no list", change("log.retention.ms", opAppend, "5"))
 		ask("append", change("log.cleanup.policy", opAppend, "compact"))
 		ask("delete what was appended", changeToNull("log.cleanup.policy", opDelete))
+		ask("when logins are renewed", change("sasl.kerberos.min.time.before.relogin", opSet, "58000"))
+		ask("delete when logins are renewed", changeToNull("sasl.kerberos.min.time.before.relogin", opDelete))
 	}
 	for _, name := range []string{"", "1"} {
 		s.askDynamic(name)

@@ -1,6 +1,7 @@
 package config
 
-// brokerSecurityRows are the settings of security, none of which is supported yet.
+// brokerSecurityRows are the settings of security, none of which is supported yet. Those that only say when a login is
+// renewed do nothing without one, in Kafka too: tools may set them.
 func brokerSecurityRows() []row {
 	return []row{
 		{"authorizer.class.name", String, "", ReadOnly, nil, Refused, ""},
@@ -15,19 +16,19 @@ func brokerSecurityRows() []row {
 		{"sasl.enabled.mechanisms", List, "GSSAPI", PerBroker, nil, Refused, ""},
 		{"sasl.jaas.config", Password, null, PerBroker, nil, Refused, ""},
 		{"sasl.kerberos.kinit.cmd", String, "/usr/bin/kinit", PerBroker, nil, Refused, ""},
-		{"sasl.kerberos.min.time.before.relogin", Long, "60000", PerBroker, nil, Refused, ""},
+		{"sasl.kerberos.min.time.before.relogin", Long, "60000", PerBroker, nil, NoEffect, ""},
 		{"sasl.kerberos.principal.to.local.rules", List, "DEFAULT", PerBroker, nil, Refused, ""},
 		{"sasl.kerberos.service.name", String, null, PerBroker, nil, Refused, ""},
-		{"sasl.kerberos.ticket.renew.jitter", Double, "0.05", PerBroker, nil, Refused, ""},
-		{"sasl.kerberos.ticket.renew.window.factor", Double, "0.8", PerBroker, nil, Refused, ""},
+		{"sasl.kerberos.ticket.renew.jitter", Double, "0.05", PerBroker, nil, NoEffect, ""},
+		{"sasl.kerberos.ticket.renew.window.factor", Double, "0.8", PerBroker, nil, NoEffect, ""},
 		{"sasl.login.callback.handler.class", Class, null, ReadOnly, nil, Refused, ""},
 		{"sasl.login.class", Class, null, ReadOnly, nil, Refused, ""},
 		{"sasl.login.connect.timeout.ms", Int, null, ReadOnly, nil, Refused, ""},
 		{"sasl.login.read.timeout.ms", Int, null, ReadOnly, nil, Refused, ""},
-		{"sasl.login.refresh.buffer.seconds", Short, "300", PerBroker, nil, Refused, ""},
-		{"sasl.login.refresh.min.period.seconds", Short, "60", PerBroker, nil, Refused, ""},
-		{"sasl.login.refresh.window.factor", Double, "0.8", PerBroker, nil, Refused, ""},
-		{"sasl.login.refresh.window.jitter", Double, "0.05", PerBroker, nil, Refused, ""},
+		{"sasl.login.refresh.buffer.seconds", Short, "300", PerBroker, nil, NoEffect, ""},
+		{"sasl.login.refresh.min.period.seconds", Short, "60", PerBroker, nil, NoEffect, ""},
+		{"sasl.login.refresh.window.factor", Double, "0.8", PerBroker, nil, NoEffect, ""},
+		{"sasl.login.refresh.window.jitter", Double, "0.05", PerBroker, nil, NoEffect, ""},
 		{"sasl.login.retry.backoff.max.ms", Long, "10000", ReadOnly, nil, Refused, ""},
 		{"sasl.login.retry.backoff.ms", Long, "100", ReadOnly, nil, Refused, ""},
 		{"sasl.mechanism.controller.protocol", String, "GSSAPI", ReadOnly, nil, Refused, ""},

@@ -183,6 +183,8 @@ func TestCheckBrokerChange(t *testing.T) {
 		{"listener.security.protocol.map", "X:PLAINTEXT", "cannot be changed while the node runs"},
 		{"cordoned.log.dirs", "*", "cannot be changed while the node runs"},
 		{"ssl.keystore.location", "/x", "cannot be changed while the node runs"},
+		{"sasl.kerberos.min.time.before.relogin", "58000", ""},
+		{"sasl.kerberos.min.time.before.relogin", "soon", "LONG"},
 		{"num.io.threads", "5", ""},
 		{"log.cleaner.threads", "2", ""},
 		{"max.connections", "5", ""},
