@@ -67,6 +67,7 @@ func New(options Options) *Manager {
 	m.collector = gc.New(gc.Options{
 		Logger: options.Logger, Registerer: options.Registerer, BrokerID: options.BrokerID, ClusterID: options.ClusterID,
 		Bucket: options.Bucket, Metadata: options.Metadata, Source: options.Garbage, ObjectDeleted: events.ObjectDeleted,
+		Claim: options.Claim, CheckpointsNeeded: cfg.Checkpoints,
 		Interval: cfg.TaskInterval, Grace: cfg.Grace, UploadDeadline: cfg.UploadDeadline, Reservation: cfg.Reservation,
 	})
 	if options.Registerer != nil {
@@ -74,6 +75,12 @@ func New(options Options) *Manager {
 	}
 	return m
 }
+
+// Collection tells what is to be deleted from the bucket, and what it waits for.
+func (m *Manager) Collection() gc.Status { return m.collector.Status() }
+
+// Collect has what is due deleted at once.
+func (m *Manager) Collect() { m.collector.Wake() }
 
 // manifestCacheBytes is for the manifests of a few thousand partitions that are read, and what of them is sealed.
 const manifestCacheBytes = 64 << 20

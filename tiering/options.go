@@ -45,6 +45,7 @@ type Options struct {
 	Bucket     objectstore.Bucket
 	Metadata   Metadata
 	Garbage    gc.Source // what may be deleted from the bucket; metastore.Store knows
+	Claim      gc.Claim  // asked before something is deleted; nil: nobody can take the bucket over
 	Logs       Logs
 	// Checkpointed returns once a checkpoint in the bucket knows a topic as it is now: no segment of it becomes part of
 	// the log before. Nil: there are no checkpoints.
@@ -66,6 +67,7 @@ type Config struct {
 	UploadDeadline   time.Duration  // of one upload
 	Reservation      time.Duration  // of an upload id; longer than UploadDeadline
 	Grace            time.Duration  // from the removal of an object's last reference to that of the object
+	Checkpoints      int            // that must be durable without an object before it goes
 	FetchConcurrency int            // requests to the bucket at a time, for reads
 	FetchQueue       int            // reads that may wait
 	FetchMemoryBytes int64          // what has been read and is kept, or is being read

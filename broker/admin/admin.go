@@ -40,6 +40,8 @@ type Options struct {
 	ObjectKey func(tp kafka.TopicIDPartition, entry command.SegmentEntry) string
 	// Compaction is the log cleaner.
 	Compaction Compaction
+	// Tier is the upkeep of the bucket.
+	Tier Tier
 	// Ready says why the broker cannot serve, or nil.
 	Ready func() error
 	// Profiles mounts net/http/pprof (firn.http.pprof).
@@ -74,6 +76,11 @@ func (s *Server) routes() http.Handler {
 	mux.HandleFunc("GET "+view.PathTier+"/{topic}", s.tierObjects)
 	mux.HandleFunc("GET "+view.PathCompaction+"/{topic}", s.compactionStatus)
 	mux.HandleFunc("POST "+view.PathCompaction+"/{topic}", s.compact)
+	mux.HandleFunc("GET "+view.PathVerify, s.verification)
+	mux.HandleFunc("POST "+view.PathVerify, s.verify)
+	mux.HandleFunc("DELETE "+view.PathVerify, s.stopVerifying)
+	mux.HandleFunc("GET "+view.PathGarbage, s.garbage)
+	mux.HandleFunc("POST "+view.PathGarbage, s.garbage)
 	if s.options.Profiles {
 		mux.HandleFunc("GET /debug/pprof/", pprof.Index)
 		mux.HandleFunc("GET /debug/pprof/profile", pprof.Profile)

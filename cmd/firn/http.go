@@ -23,6 +23,10 @@ func (f *httpFlag) get(ctx context.Context, path string, into any) error {
 	return httpapi.Get(ctx, f.address, path, into)
 }
 
+func (f *httpFlag) delete(ctx context.Context, path string, into any) error {
+	return httpapi.Delete(ctx, f.address, path, into)
+}
+
 func (f *httpFlag) post(ctx context.Context, path string, into any) error {
 	return httpapi.Post(ctx, f.address, path, into)
 }

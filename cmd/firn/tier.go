@@ -17,6 +17,8 @@ func tierCommand() *cobra.Command {
 	return group(&cobra.Command{Use: "tier", Short: "Look at what lies in the bucket"},
 		tierStatusCommand(),
 		tierListCommand(),
+		tierVerifyCommand(),
+		tierGarbageCommand(),
 	)
 }
 

@@ -18,6 +18,8 @@ const (
 	SpaceStorage Space = 's'
 	// SpaceCoordinator is local to the broker: what the coordinators have read of their journals.
 	SpaceCoordinator Space = 'c'
+	// SpaceVerify is local to the broker: how far the verification of the object store is.
+	SpaceVerify Space = 'v'
 	// SpaceCache is local to the broker: what the disk cache of the object store has.
 	SpaceCache Space = 'k'
 )

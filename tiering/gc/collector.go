@@ -2,7 +2,9 @@ package gc
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -24,6 +26,13 @@ type Metadata interface {
 type Source interface {
 	Garbage() ([]command.Garbage, error)
 	DeletedTopics() ([]command.DeletedTopic, error)
+	Pins() ([]command.Pin, error)
+	Checkpoints() ([]command.Checkpoint, error)
+}
+
+// Claim tells whether the cluster still owns its part of the bucket.
+type Claim interface {
+	Check(ctx context.Context) error
 }
 
 // Options are what a Collector is made of.
@@ -35,12 +44,15 @@ type Options struct {
 	Bucket        objectstore.Bucket
 	Metadata      Metadata
 	Source        Source
+	Claim         Claim            // nil: nobody can take the bucket over
 	ObjectDeleted func(key string) // nil: nobody wants to know
 
-	Interval       time.Duration // between two rounds at most
-	Grace          time.Duration // readers may hold what was removed for that long
-	UploadDeadline time.Duration // a put may land that much later than its reservation lapsed
-	Reservation    time.Duration // of an upload id
+	Interval time.Duration // between two rounds at most
+	Grace    time.Duration // readers may hold what was removed for that long
+	// CheckpointsNeeded is how many durable checkpoints must be without what was removed: two, so that one may be damaged.
+	CheckpointsNeeded int
+	UploadDeadline    time.Duration // a put may land that much later than its reservation lapsed
+	Reservation       time.Duration // of an upload id
 }
 
 // Collector deletes garbage, one request at a time: it is never urgent, and must not take the store's attention from
@@ -54,6 +66,36 @@ type Collector struct {
 
 	listed  map[kafka.UUID]bool // lapsed uploads that have been looked for a first time
 	lapseAt int64               // elapsed time of the next LapseReservations
+	claimed bool                // the claim was found to hold in this round
+
+	mu     sync.Mutex // guards the field below
+	status Status
+}
+
+// Status is how the last round went, for whoever wants to know why something is still in the bucket.
+type Status struct {
+	Waits Waits
+	At    time.Time // when the round ended; zero before the first one
+	Err   error     // why it failed; it will be tried again
+}
+
+// Status tells how the last round went.
+func (c *Collector) Status() Status {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.status
+}
+
+func (c *Collector) setWaits(waits Waits) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.status.Waits = waits
+}
+
+func (c *Collector) ended(err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.status.At, c.status.Err = time.Now(), err
 }
 
 // New makes a collector.
@@ -84,6 +126,7 @@ func (c *Collector) Run(ctx context.Context) {
 	for {
 		wait, wake := c.options.Interval, c.wake
 		due, err := c.round(ctx)
+		c.ended(err)
 		switch {
 		case ctx.Err() != nil:
 			return
@@ -118,17 +161,50 @@ func (c *Collector) round(ctx context.Context) (due time.Duration, err error) {
 	if err := c.lapse(ctx, now); err != nil {
 		return 0, err
 	}
+	c.claimed = false
+	r, err := c.rule(now)
+	if err != nil {
+		return 0, err
+	}
 	next := c.lapseAt
-	for _, collect := range []func(context.Context, int64) (int64, error){
+	for _, collect := range []func(context.Context, rule) (int64, error){
 		c.collectGarbage, c.collectTopics,
 	} {
-		dueAt, err := collect(ctx, now)
+		dueAt, err := collect(ctx, r)
 		if err != nil {
 			return 0, err
 		}
 		next = min(next, dueAt)
 	}
 	return time.Duration(next-now) * time.Millisecond, nil
+}
+
+// rule is what holds in this round.
+func (c *Collector) rule(now int64) (rule, error) {
+	checkpoints, err := c.options.Source.Checkpoints()
+	if err != nil {
+		return rule{}, err
+	}
+	pins, err := c.options.Source.Pins()
+	if err != nil {
+		return rule{}, err
+	}
+	return rule{
+		nowMs: now, graceMs: c.options.Grace.Milliseconds(), uploadDeadlineMs: c.options.UploadDeadline.Milliseconds(),
+		settled: settledAt(checkpoints, c.options.CheckpointsNeeded), pins: pins,
+	}, nil
+}
+
+// checkClaim asks once in a round whether what is to be deleted is still this cluster's.
+func (c *Collector) checkClaim(ctx context.Context) error {
+	if c.claimed || c.options.Claim == nil {
+		return nil
+	}
+	if err := c.options.Claim.Check(ctx); err != nil {
+		return fmt.Errorf("nothing is deleted: %w", err)
+	}
+	c.claimed = true
+	return nil
 }
 
 // lapse ends reservations whose time is over. Four times per reservation is soon enough, and it also has the log carry

@@ -3,7 +3,7 @@ package gc
 import (
 	"context"
 	"fmt"
-	"math"
+	"io/fs"
 
 	"github.com/firnlog/firn/internal/kafka"
 	"github.com/firnlog/firn/metastore/command"
@@ -14,19 +14,22 @@ import (
 // maxBatch is how many objects S3 deletes at once; as many are then forgotten by one command.
 const maxBatch = 1000
 
-// never is later than any elapsed time.
-const never = math.MaxInt64
-
 // collectGarbage deletes what is due of the pieces that the metastore lists, and tells when the next is.
-func (c *Collector) collectGarbage(ctx context.Context, now int64) (nextMs int64, err error) {
+func (c *Collector) collectGarbage(ctx context.Context, r rule) (nextMs int64, err error) {
 	garbage, err := c.options.Source.Garbage()
 	if err != nil {
 		return 0, err
 	}
 	c.metrics.pending.Set(float64(len(garbage)))
-	work := sortOut(garbage, now, c.options.Grace.Milliseconds(), c.options.UploadDeadline.Milliseconds())
+	work := sortOut(garbage, r)
+	c.setWaits(work.waits)
 	if err := c.deleteRemoved(ctx, work.removed); err != nil {
 		return 0, err
+	}
+	for _, piece := range work.expired {
+		if err := c.deleteExpired(ctx, piece); err != nil {
+			return 0, err
+		}
 	}
 	for tp, lapsed := range work.lapsed {
 		if err := c.deleteLapsed(ctx, tp, lapsed); err != nil {
@@ -37,62 +40,19 @@ func (c *Collector) collectGarbage(ctx context.Context, now int64) (nextMs int64
 	return work.nextMs, nil
 }
 
-// workload is what is due of the garbage.
-type workload struct {
-	removed []command.Garbage
-	lapsed  map[kafka.TopicIDPartition]*lapsedUploads
-	nextMs  int64 // when the next piece is due
-}
-
-// lapsedUploads are those of one partition. Their objects, if there are any, are found by one listing.
-type lapsedUploads struct {
-	uploads map[kafka.UUID]bool // true: no put can land any more, so that this look is the last one
-	from    int64               // the lowest offset that any of them may begin at
-}
-
-// sortOut decides what is due now. A removed segment waits for its readers. A lapsed upload has none: it is looked for
-// at once, and once more when no put can land any more.
-func sortOut(garbage []command.Garbage, now, graceMs, uploadDeadlineMs int64) workload {
-	work := workload{lapsed: map[kafka.TopicIDPartition]*lapsedUploads{}, nextMs: never}
-	for _, piece := range garbage {
-		wait := graceMs
-		if piece.Kind == command.LapsedUpload {
-			wait = uploadDeadlineMs
-		}
-		due := piece.ElapsedMs + wait
-		if due > now {
-			work.nextMs = min(work.nextMs, due)
-		}
-		switch {
-		case piece.Kind == command.LapsedUpload:
-			work.add(piece, due <= now)
-		case due <= now:
-			work.removed = append(work.removed, piece)
-		}
-	}
-	return work
-}
-
-func (w *workload) add(piece command.Garbage, last bool) {
-	lapsed := w.lapsed[piece.Partition]
-	if lapsed == nil {
-		lapsed = &lapsedUploads{uploads: map[kafka.UUID]bool{}, from: piece.BaseOffset}
-		w.lapsed[piece.Partition] = lapsed
-	}
-	lapsed.uploads[piece.UploadID] = last
-	lapsed.from = min(lapsed.from, piece.BaseOffset)
-}
-
-// deleteRemoved deletes objects whose keys follow from what is known of them.
+// deleteRemoved deletes objects whose keys follow from what is known of them. What is left of a topic that is deleted
+// by now goes with the topic.
 func (c *Collector) deleteRemoved(ctx context.Context, removed []command.Garbage) error {
 	for len(removed) > 0 {
 		batch := removed[:min(len(removed), maxBatch)]
 		removed = removed[len(batch):]
-		keys := make([]string, len(batch))
+		var keys []string
 		objects := make([]command.CollectedObject, len(batch))
 		for i, piece := range batch {
-			keys[i] = c.keyOf(piece)
-			objects[i] = command.CollectedObject{Partition: piece.Partition, UploadID: piece.UploadID}
+			objects[i] = piece.Object()
+			if key, known := c.keyOf(piece); known {
+				keys = append(keys, key)
+			}
 		}
 		if err := c.delete(ctx, keys); err != nil {
 			return err
@@ -104,11 +64,67 @@ func (c *Collector) deleteRemoved(ctx context.Context, removed []command.Garbage
 	return nil
 }
 
-func (c *Collector) keyOf(piece command.Garbage) string {
+func (c *Collector) keyOf(piece command.Garbage) (key string, known bool) {
+	topic, known := c.options.Metadata.Image().TopicByID(piece.Partition.ID)
+	if !known {
+		return "", false
+	}
+	if piece.Kind == command.ReplacedManifest {
+		cluster := topic.OriginID(c.options.ClusterID, piece.Tree.Origin())
+		return segment.KeyOfItem(cluster, piece.Partition, piece.Tree).String(), true
+	}
 	return segment.Key{
-		ClusterID: c.options.ClusterID, Partition: piece.Partition, BaseOffset: piece.BaseOffset, EndOffset: piece.EndOffset,
-		LeaderEpoch: piece.LeaderEpoch, UploadID: piece.UploadID,
-	}.String()
+		Kind: segment.KindSegment, ClusterID: topic.OriginID(c.options.ClusterID, piece.Origin), Partition: piece.Partition,
+		BaseOffset: piece.BaseOffset, EndOffset: piece.EndOffset, LeaderEpoch: piece.LeaderEpoch, UploadID: piece.UploadID,
+	}.String(), true
+}
+
+// deleteExpired deletes what lies below the log start of a part of the manifest. It goes by listings, not by what the
+// part says: everything below the log start is garbage, and a damaged part must not keep it for ever. Segments go
+// before the leaves that list them, and these before nodes.
+func (c *Collector) deleteExpired(ctx context.Context, piece command.Garbage) error {
+	topic, found := c.options.Metadata.Image().TopicByID(piece.Partition.ID)
+	if found { // else it goes with the topic
+		kinds := []segment.Kind{segment.KindSegment}
+		if piece.Whole {
+			kinds = append(kinds, segment.KindLeaf, segment.KindNode)
+		}
+		clusters := topic.Origins
+		if len(clusters) == 0 {
+			clusters = []kafka.UUID{c.options.ClusterID}
+		}
+		for _, kind := range kinds {
+			for _, cluster := range clusters {
+				if err := c.deleteRange(ctx, segment.Folder(cluster, piece.Partition, kind), piece); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	return c.propose(ctx, command.Collected{Objects: []command.CollectedObject{piece.Object()}})
+}
+
+// deleteRange deletes the objects of a folder whose ranges lie wholly in that of an expired piece. One that the log
+// start once cut begins below the range of its piece: it goes with the whole part.
+func (c *Collector) deleteRange(ctx context.Context, folder string, piece command.Garbage) error {
+	from, to := rangeOf(piece)
+	var keys []string
+	err := c.options.Bucket.List(ctx, folder, segment.StartAfterIn(folder, from), func(object objectstore.ObjectInfo) error {
+		key, err := segment.ParseKey(object.Key)
+		switch {
+		case err != nil:
+			return nil // nothing of ours: whoever put it there may take it away
+		case key.BaseOffset >= to:
+			return fs.SkipAll
+		case key.EndOffset <= to:
+			keys = append(keys, object.Key)
+		}
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("look for what has expired of %s: %w", piece.Partition, err)
+	}
+	return c.deleteAll(ctx, keys)
 }
 
 // deleteLapsed looks for objects of uploads that can never be committed any more, and deletes them.
@@ -128,12 +144,8 @@ func (c *Collector) deleteLapsed(ctx context.Context, tp kafka.TopicIDPartition,
 	if err != nil {
 		return err
 	}
-	for len(keys) > 0 {
-		batch := keys[:min(len(keys), maxBatch)]
-		keys = keys[len(batch):]
-		if err := c.delete(ctx, batch); err != nil {
-			return err
-		}
+	if err := c.deleteAll(ctx, keys); err != nil {
+		return err
 	}
 	for upload := range lapsed.uploads {
 		c.listed[upload] = true
@@ -152,20 +164,26 @@ func (c *Collector) deleteLapsed(ctx context.Context, tp kafka.TopicIDPartition,
 func (c *Collector) find(ctx context.Context, tp kafka.TopicIDPartition, lapsed *lapsedUploads) (
 	keys []string, err error,
 ) {
-	prefix := segment.Prefix(c.options.ClusterID, tp)
-	after := segment.StartAfter(c.options.ClusterID, tp, lapsed.from)
-	err = c.options.Bucket.List(ctx, prefix, after, func(object objectstore.ObjectInfo) error {
-		key, err := segment.ParseKey(object.Key)
+	kinds := []segment.Kind{segment.KindSegment}
+	if lapsed.rewrites {
+		kinds = append(kinds, segment.KindLeaf, segment.KindNode)
+	}
+	for _, kind := range kinds {
+		folder := segment.Folder(c.options.ClusterID, tp, kind)
+		err = c.options.Bucket.List(ctx, folder, segment.StartAfterIn(folder, lapsed.from),
+			func(object objectstore.ObjectInfo) error {
+				key, err := segment.ParseKey(object.Key)
+				if err != nil {
+					return nil // nothing of ours: whoever put it there may take it away
+				}
+				if _, wanted := lapsed.uploads[key.UploadID]; wanted {
+					keys = append(keys, object.Key)
+				}
+				return nil
+			})
 		if err != nil {
-			return nil // nothing of ours: whoever put it there may take it away
+			return nil, fmt.Errorf("look for lapsed uploads of %s: %w", tp, err)
 		}
-		if _, wanted := lapsed.uploads[key.UploadID]; wanted {
-			keys = append(keys, object.Key)
-		}
-		return nil
-	})
-	if err != nil {
-		return nil, fmt.Errorf("look for lapsed uploads of %s: %w", tp, err)
 	}
 	return keys, nil
 }
@@ -181,8 +199,26 @@ func (c *Collector) forgetListed(garbage []command.Garbage) {
 	c.listed = kept
 }
 
-// delete removes at most maxBatch objects for good.
+// deleteAll removes objects for good, as many at a time as a store takes.
+func (c *Collector) deleteAll(ctx context.Context, keys []string) error {
+	for len(keys) > 0 {
+		batch := keys[:min(len(keys), maxBatch)]
+		keys = keys[len(batch):]
+		if err := c.delete(ctx, batch); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// delete removes at most maxBatch objects for good, if this part of the bucket is still the cluster's own.
 func (c *Collector) delete(ctx context.Context, keys []string) error {
+	if len(keys) == 0 {
+		return nil
+	}
+	if err := c.checkClaim(ctx); err != nil {
+		return err
+	}
 	c.metrics.requests.Inc()
 	if err := c.options.Bucket.Delete(ctx, keys...); err != nil {
 		return fmt.Errorf("delete %d objects: %w", len(keys), err)

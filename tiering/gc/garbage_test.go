@@ -1,6 +1,7 @@
 package gc
 
 import (
+	"math"
 	"slices"
 	"testing"
 
@@ -39,7 +40,8 @@ func TestWhatIsDue(t *testing.T) {
 		lapsed(first, 4, 20, 900),  // for the last time
 		lapsed(second, 5, 90, 100), // long ago
 	}
-	work := sortOut(garbage, now, grace, deadline)
+	r := rule{nowMs: now, graceMs: grace, uploadDeadlineMs: deadline}
+	work := sortOut(garbage, r)
 	if diff := cmp.Diff(garbage[:1], work.removed); diff != "" {
 		t.Error(diff)
 	}
@@ -50,11 +52,71 @@ func TestWhatIsDue(t *testing.T) {
 	if diff := cmp.Diff(want, work.lapsed, cmp.AllowUnexported(lapsedUploads{})); diff != "" {
 		t.Error(diff)
 	}
+	if want := (Waits{Grace: 2, Due: 3}); work.waits != want {
+		t.Errorf("%+v instead of %+v", work.waits, want)
+	}
 	if work.nextMs != 1001 {
 		t.Errorf("the next piece is due at %d", work.nextMs)
 	}
-	if work := sortOut(nil, now, grace, deadline); work.nextMs != never || len(work.removed)+len(work.lapsed) > 0 {
+	if work := sortOut(nil, r); work.nextMs != never || len(work.removed)+len(work.lapsed) > 0 {
 		t.Errorf("%+v", work)
+	}
+}
+
+func TestWhatTimeAloneDoesNotLetGo(t *testing.T) {
+	leaf := command.Reference{Level: 1}
+	leaf.BaseOffset, leaf.EndOffset = 100, 200
+	pieces := map[string]command.Garbage{
+		"segment":  {Kind: command.RemovedSegment, BaseOffset: 100, EndOffset: 110, Index: 5},
+		"whole":    {Kind: command.ExpiredTree, Tree: leaf, Whole: true, Index: 5},
+		"part":     {Kind: command.ExpiredTree, Tree: leaf, From: 100, To: 110, Index: 5},
+		"replaced": {Kind: command.ReplacedManifest, Tree: leaf, Index: 5},
+	}
+	pin := func(partition int32, from, to int64) []command.Pin {
+		return []command.Pin{{
+			TopicID: first.ID, Ranges: []command.PartitionRange{{Partition: partition, From: from, To: to}},
+		}}
+	}
+	for name, piece := range pieces {
+		piece.Partition = first
+		for _, test := range []struct {
+			settled uint64
+			pins    []command.Pin
+			want    Waits
+		}{
+			{settled: 5, want: Waits{Due: 1}},
+			{settled: 4, want: Waits{Checkpoints: 1}},
+			{settled: 5, pins: pin(0, 109, 500), want: Waits{Pins: 1}},
+			{settled: 5, pins: pin(0, 200, 500), want: Waits{Due: 1}},
+			{settled: 5, pins: pin(0, 0, 100), want: Waits{Due: 1}},
+			{settled: 5, pins: pin(1, 0, 500), want: Waits{Due: 1}},
+		} {
+			work := sortOut([]command.Garbage{piece}, rule{settled: test.settled, pins: test.pins})
+			if work.waits != test.want || len(work.removed)+len(work.expired) != test.want.Due {
+				t.Errorf("%s with %+v: %+v", name, test, work.waits)
+			}
+		}
+	}
+}
+
+func TestTwoCheckpointsMustBeWithoutIt(t *testing.T) {
+	at := func(indexes ...uint64) (checkpoints []command.Checkpoint) {
+		for _, index := range indexes {
+			checkpoints = append(checkpoints, command.Checkpoint{Index: index})
+		}
+		return checkpoints
+	}
+	for _, test := range []struct {
+		checkpoints []command.Checkpoint
+		needed      int
+		want        uint64
+	}{
+		{nil, 2, 0}, {at(7), 2, 0}, {at(7, 9), 2, 7}, {at(9, 7, 3), 2, 7}, {at(9, 9), 2, 9}, {at(9), 1, 9},
+		{nil, 0, math.MaxUint64},
+	} {
+		if got := settledAt(test.checkpoints, test.needed); got != test.want {
+			t.Errorf("%v, %d needed: %d instead of %d", test.checkpoints, test.needed, got, test.want)
+		}
 	}
 }
 

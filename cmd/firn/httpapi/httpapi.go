@@ -34,6 +34,11 @@ func Post(ctx context.Context, address, path string, into any) error {
 	return ask(ctx, http.MethodPost, address, path, into)
 }
 
+// Delete asks the listener to end what path stands for, and takes its answer.
+func Delete(ctx context.Context, address, path string, into any) error {
+	return ask(ctx, http.MethodDelete, address, path, into)
+}
+
 // Ready asks the listener whether its node serves clients; the error tells why not.
 func Ready(ctx context.Context, address string) error {
 	got, err := exchange(ctx, http.MethodGet, address, "/readyz")

@@ -1,0 +1,188 @@
+package tiering_test
+
+import (
+	"bytes"
+	"context"
+	"log/slog"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/firnlog/firn/internal/kafka"
+	"github.com/firnlog/firn/metastore/command"
+	"github.com/firnlog/firn/metastore/state"
+	"github.com/firnlog/firn/tiering/manifest"
+	"github.com/firnlog/firn/tiering/objectstore"
+	"github.com/firnlog/firn/tiering/segment"
+	"github.com/firnlog/firn/tiering/verify"
+)
+
+// verifier makes one on a broker's disks.
+func (b *broker) verifier() *verify.Verifier {
+	return verify.New(verify.Options{
+		Logger: slog.New(slog.DiscardHandler), BrokerID: testBroker, ClusterID: testCluster, Bucket: b.bucket,
+		Metadata: b.meta, Manifests: b.tier.Manifests(), Store: b.db.Space(state.SpaceVerify),
+	})
+}
+
+// verified is what a whole verification finds.
+func (b *broker) verified(depth verify.Depth) verify.Progress {
+	b.t.Helper()
+	v := b.verifier()
+	must(b.t, v.Start(verify.Request{Depth: depth}))
+	done := make(chan struct{})
+	running, stop := context.WithCancel(b.t.Context())
+	go func() { defer close(done); v.Run(running) }()
+	b.settle()
+	stop()
+	<-done
+	progress := v.Progress()
+	if progress.Running {
+		b.t.Fatalf("it has not come to its end: %+v", progress)
+	}
+	return progress
+}
+
+func TestVerification(t *testing.T) {
+	small := manifest.Shape{Head: 4, Leaf: 2, Node: 2}
+	for _, test := range []struct {
+		name  string
+		depth verify.Depth
+		harm  func(b *broker, keys []string)
+		want  map[verify.Kind]int64
+	}{
+		{name: "nothing", depth: verify.Data, harm: func(*broker, []string) {}},
+		{name: "a segment that has gone", depth: verify.Listing, want: map[verify.Kind]int64{verify.Missing: 1},
+			harm: func(b *broker, keys []string) { must(b.t, b.bucket.Delete(b.t.Context(), ofKind(keys, "/seg/")[1])) }},
+		{name: "a segment that has shrunk", depth: verify.Listing, want: map[verify.Kind]int64{verify.Size: 1},
+			harm: func(b *broker, keys []string) {
+				b.overwrite(ofKind(keys, "/seg/")[2], func(d []byte) []byte { return d[1:] })
+			}},
+		{name: "a bit in the data", depth: verify.Data, want: map[verify.Kind]int64{verify.Damaged: 1},
+			harm: func(b *broker, keys []string) { b.overwrite(ofKind(keys, "/seg/")[2], flip(70)) }},
+		{name: "a bit in the data, and a look at the tails only", depth: verify.Tails,
+			harm: func(b *broker, keys []string) { b.overwrite(ofKind(keys, "/seg/")[2], flip(70)) }},
+		{name: "a bit in the tail", depth: verify.Tails, want: map[verify.Kind]int64{verify.Damaged: 1},
+			harm: func(b *broker, keys []string) { b.overwrite(ofKind(keys, "/seg/")[0], flip(-60)) }},
+		{name: "another segment in its place", depth: verify.Tails, want: map[verify.Kind]int64{verify.Damaged: 1},
+			harm: func(b *broker, keys []string) {
+				segments := ofKind(keys, "/seg/")
+				other := b.object(segments[3])
+				b.overwrite(segments[2], func([]byte) []byte { return other })
+			}},
+		{name: "a part of the manifest", depth: verify.Listing, want: map[verify.Kind]int64{verify.Manifest: 1},
+			harm: func(b *broker, keys []string) {
+				b.overwrite(ofKind(keys, "/leaf/")[0], flip(20))
+				b.tier.Manifests().Forget(eventsID)
+			}},
+		{name: "something that nobody knows", depth: verify.Listing, want: map[verify.Kind]int64{verify.Unknown: 1},
+			harm: func(b *broker, keys []string) {
+				key := get[segment.Key](b.t)(segment.ParseKey(ofKind(keys, "/seg/")[1]))
+				key.UploadID = kafka.UUID{9}
+				must(b.t, b.bucket.Put(b.t.Context(), key.String(), bytes.NewReader([]byte("x")), 1, objectstore.PutOptions{}))
+			}},
+		{name: "something that is reserved", depth: verify.Listing,
+			harm: func(b *broker, keys []string) {
+				key := get[segment.Key](b.t)(segment.ParseKey(ofKind(keys, "/seg/")[1]))
+				key.UploadID = kafka.UUID{9}
+				b.propose(command.ReserveUploads{
+					Partition: eventsID, LeaderEpoch: b.epoch(), UploadIDs: []kafka.UUID{key.UploadID}, DeadlineMs: 1 << 40,
+				})
+				must(b.t, b.bucket.Put(b.t.Context(), key.String(), bytes.NewReader([]byte("x")), 1, objectstore.PutOptions{}))
+			}},
+		{name: "what waits to be collected", depth: verify.Listing,
+			harm: func(b *broker, _ []string) { advance(b, 25) }},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T) {
+				s := usual()
+				s.config.Shape = small
+				b := start(t, newDisks(t), s)
+				for i := range 12 {
+					b.produce(5, int64(1000+10*i))
+					b.seal()
+				}
+				b.settle()
+				test.harm(b, b.keys())
+				progress := b.verified(test.depth)
+				for _, kind := range verify.Kinds() {
+					if progress.Found[kind] != test.want[kind] {
+						t.Errorf("%d × %s instead of %d: %+v", progress.Found[kind], kind, test.want[kind], progress.Findings)
+					}
+				}
+				if len(progress.Findings) != len(test.want) || progress.Objects < 7 { // segments from 25 on
+					t.Errorf("%+v", progress)
+				}
+				b.close()
+			})
+		})
+	}
+}
+
+// A verification that was interrupted goes on where it was: what was found before stays found.
+func TestAVerificationGoesOnAfterARestart(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		b := start(t, newDisks(t), usual())
+		for i := range 3 {
+			b.produce(5, int64(1000+10*i))
+			b.seal()
+		}
+		b.settle()
+		must(t, b.bucket.Delete(t.Context(), b.keys()[0]))
+		first := b.verified(verify.Listing)
+		if first.Found[verify.Missing] != 1 {
+			t.Fatalf("%+v", first)
+		}
+		v := b.verifier()
+		running, stop := context.WithCancel(t.Context())
+		done := make(chan struct{})
+		go func() { defer close(done); v.Run(running) }()
+		b.settle()
+		stop()
+		<-done
+		if second := v.Progress(); second.EndedAt != first.EndedAt || len(second.Findings) != 1 {
+			t.Errorf("%+v instead of %+v", second, first)
+		}
+		if err := v.Start(verify.Request{Depth: "hard"}); err == nil {
+			t.Error("a depth that does not exist")
+		}
+		if err := v.Start(verify.Request{Depth: verify.Tails, Topics: []string{"nothing"}}); err == nil {
+			t.Error("a topic that does not exist")
+		}
+		b.close()
+	})
+}
+
+func ofKind(keys []string, folder string) []string {
+	return slices.DeleteFunc(slices.Clone(keys), func(key string) bool { return !strings.Contains(key, folder) })
+}
+
+// flip turns a bit, counted from the end if at is below 0.
+func flip(at int) func([]byte) []byte {
+	return func(data []byte) []byte {
+		changed := slices.Clone(data)
+		if at < 0 {
+			changed[len(changed)+at] ^= 4
+		} else {
+			changed[at] ^= 4
+		}
+		return changed
+	}
+}
+
+func (b *broker) epoch() kafka.LeaderEpoch {
+	partition, _ := b.meta.Image().PartitionByID(eventsID)
+	return partition.Epoch
+}
+
+func (b *broker) object(key string) []byte {
+	info := get[objectstore.ObjectInfo](b.t)(b.bucket.Stat(b.t.Context(), key))
+	data := make([]byte, info.Size)
+	get[int](b.t)(b.bucket.Get(b.t.Context(), key, 0, data))
+	return data
+}
+
+func (b *broker) overwrite(key string, change func([]byte) []byte) {
+	data := change(b.object(key))
+	must(b.t, b.bucket.Put(b.t.Context(), key, bytes.NewReader(data), int64(len(data)), objectstore.PutOptions{}))
+}
