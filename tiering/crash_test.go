@@ -18,6 +18,7 @@ import (
 	"github.com/firnlog/firn/internal/kafka"
 	"github.com/firnlog/firn/internal/vfs"
 	"github.com/firnlog/firn/metastore/command"
+	"github.com/firnlog/firn/tiering/manifest"
 	"github.com/firnlog/firn/tiering/segment"
 )
 
@@ -29,35 +30,95 @@ func brief() setup {
 	return s
 }
 
-// work is a life of a tiered partition: three segments are copied, local copies go, the log start moves past the first
-// one, and its object is collected. It returns what was produced.
-func work(b *broker) (produced []record.Batch) {
-	b.t.Helper()
-	produce := func(batches int) {
-		for range batches {
-			batch := batchOf(2, int64(len(produced)))
-			b.append(batch)
-			batch.SetBaseOffset(b.log().EndOffset() - 2)
-			batch.SetLeaderEpoch(b.log().LatestEpoch())
-			produced = append(produced, batch)
+// life is one of a tiered partition, at each step of which something may happen to its broker.
+type life struct {
+	shape manifest.Shape
+	work  func(w *worker)
+	// What the tier is like in the end, if nothing happens, and how many steps there are at least.
+	start, end, segments int64
+	steps                int
+}
+
+// plain: three segments are copied, local copies go, the log start moves past the first one, and its object is
+// collected.
+var plain = life{
+	work: func(w *worker) {
+		w.produce(2)
+		w.seal()
+		w.produce(1)
+		w.seal()
+		w.dropLocal()
+		advance(w.broker, 4)
+		w.produce(3)
+		w.seal()
+		w.produce(1)
+	},
+	start: 4, end: 12, segments: 2, steps: 25,
+}
+
+// sealing: five segments are sealed into two leaves and those into a node while they are copied. The log start moves
+// into the node, so that a part of it goes, and then past it, so that all of it goes.
+var sealing = life{
+	shape: manifest.Shape{Head: 3, Leaf: 2, Node: 2},
+	work: func(w *worker) {
+		for range 5 {
+			w.produce(1)
+			w.seal()
 		}
-		b.sleep(time.Second) // until it is flushed
-	}
-	seal := func() {
-		must(b.t, b.log().Roll())
-		b.sleep(3 * time.Second) // until whatever goes wrong has been tried again
-	}
-	produce(2)
-	seal()
-	produce(1)
-	seal()
-	b.dropLocal()
-	advance(b, 4)
-	produce(3)
-	seal()
-	produce(1)
+		w.dropLocal()
+		advance(w.broker, 3)
+		w.sleep(20 * time.Second)
+		advance(w.broker, 8)
+		w.produce(1)
+		w.seal()
+	},
+	start: 8, end: 12, segments: 2, steps: 50,
+}
+
+func (l life) setup() setup {
+	s := brief()
+	s.config.Shape = l.shape
+	return s
+}
+
+// run returns what was produced.
+func (l life) run(b *broker) []record.Batch {
+	b.t.Helper()
+	w := &worker{broker: b}
+	l.work(w)
 	b.sleep(30 * time.Second)
-	return produced
+	return w.produced
+}
+
+func (l life) check(b *broker) {
+	b.t.Helper()
+	if got := b.tierState(); got.Start != l.start || got.End != l.end || got.Segments != l.segments {
+		b.t.Errorf("the tier is %+v", got)
+	}
+}
+
+// worker remembers what it has produced.
+type worker struct {
+	*broker
+	produced []record.Batch
+}
+
+func (w *worker) produce(batches int) {
+	w.t.Helper()
+	for range batches {
+		batch := batchOf(2, int64(len(w.produced)))
+		w.append(batch)
+		batch.SetBaseOffset(w.log().EndOffset() - 2)
+		batch.SetLeaderEpoch(w.log().LatestEpoch())
+		w.produced = append(w.produced, batch)
+	}
+	w.sleep(time.Second) // until it is flushed
+}
+
+func (w *worker) seal() {
+	w.t.Helper()
+	must(w.t, w.log().Roll())
+	w.sleep(3 * time.Second) // until whatever goes wrong has been tried again
 }
 
 // advance moves the log start until it is told that it did, as a client does with DeleteRecords.
@@ -149,21 +210,19 @@ func (c *counter) step(name string) error {
 	return nil
 }
 
-// eachStep runs a test once for each step of work, in a bubble of its own.
-func eachStep(t *testing.T, test func(t *testing.T, number int)) {
+// eachStep runs a test once for each step of a life, in a bubble of its own.
+func eachStep(t *testing.T, l life, test func(t *testing.T, number int)) {
 	count := &counter{}
 	synctest.Test(t, func(t *testing.T) {
-		s := brief()
+		s := l.setup()
 		s.step = count.step
 		b := start(t, newDisks(t), s)
-		produced := work(b)
+		produced := l.run(b)
 		checkWhole(b, produced, b.log().EndOffset())
-		if got := b.tierState(); got.Start != 4 || got.End != 12 || got.Segments != 2 {
-			t.Errorf("without any fault the tier is %+v", got)
-		}
+		l.check(b)
 		b.close()
 	})
-	if len(count.steps) < 25 {
+	if len(count.steps) < l.steps {
 		t.Fatalf("only %d steps: %q", len(count.steps), count.steps)
 	}
 	for number := 1; number <= len(count.steps) && !t.Failed(); number++ {
@@ -174,8 +233,12 @@ func eachStep(t *testing.T, test func(t *testing.T, number int)) {
 	}
 }
 
-func TestACrashAtAnyStepLosesNothing(t *testing.T) {
-	eachStep(t, func(t *testing.T, number int) {
+func TestACrashAtAnyStepLosesNothing(t *testing.T) { crashAtEachStep(t, plain) }
+
+func TestACrashAtAnyStepOfSealingLosesNothing(t *testing.T) { crashAtEachStep(t, sealing) }
+
+func crashAtEachStep(t *testing.T, l life) {
+	eachStep(t, l, func(t *testing.T, number int) {
 		var left *disks
 		var committed int64
 		var b *broker
@@ -186,7 +249,7 @@ func TestACrashAtAnyStepLosesNothing(t *testing.T) {
 			committed = b.log().HighWatermark()
 			return nil
 		}
-		s := brief()
+		s := l.setup()
 		s.step = func(name string) error {
 			if b == nil { // still starting
 				return nil
@@ -194,31 +257,33 @@ func TestACrashAtAnyStepLosesNothing(t *testing.T) {
 			return count.step(name)
 		}
 		b = start(t, newDisks(t), s)
-		produced := work(b)
+		produced := l.run(b)
 		b.kill()
 		if left == nil {
 			return // timing makes a step more or less
 		}
-		after := start(t, left, brief())
+		after := start(t, left, l.setup())
 		checkWhole(after, produced, committed)
 		after.close()
 	})
 }
 
-func TestAnErrorAtAnyStepIsGotOver(t *testing.T) {
-	eachStep(t, func(t *testing.T, number int) {
+func TestAnErrorAtAnyStepIsGotOver(t *testing.T) { failAtEachStep(t, plain) }
+
+func TestAnErrorAtAnyStepOfSealingIsGotOver(t *testing.T) { failAtEachStep(t, sealing) }
+
+func failAtEachStep(t *testing.T, l life) {
+	eachStep(t, l, func(t *testing.T, number int) {
 		count := &counter{number: number}
 		count.do = func(name string) error {
 			return fmt.Errorf("no answer to %q: %w", name, kafka.RequestTimedOut)
 		}
-		s := brief()
+		s := l.setup()
 		s.step = count.step
 		b := start(t, newDisks(t), s)
-		produced := work(b)
+		produced := l.run(b)
 		checkWhole(b, produced, b.log().EndOffset())
-		if got := b.tierState(); got.Start != 4 || got.End != 12 || got.Segments != 2 {
-			t.Errorf("the tier is %+v", got)
-		}
+		l.check(b)
 		b.close()
 	})
 }
