@@ -192,7 +192,7 @@ func (b *bench) fillCold(ctx context.Context, t *tier, partitions int) (replay.F
 	}
 	return replay.Fetch{
 		Address: t.Address, Topic: topic, Consumers: partitions, Batch: batch, Batches: remote / batch.Records,
-		MaxBytes: 1 << 20,
+		MaxBytes: 1 << 20, Patient: true,
 	}, t.sync()
 }
 

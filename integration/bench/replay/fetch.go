@@ -30,6 +30,8 @@ type Fetch struct {
 	MaxBytes  int32 // of a response
 	// Bytes that each consumer reads, at least. 0 is until the context ends.
 	Bytes int64
+	// Patient consumers ask again when nothing has come, as what is far away may take longer than a fetch waits.
+	Patient bool
 	// Random, if it is not nil, picks where each fetch begins. The consumers' own are seeded by it.
 	Random *rand.Rand
 }
@@ -113,6 +115,9 @@ func (c *consumer) loop(until context.Context, f Fetch, random *rand.Rand) error
 		}
 		began := time.Now()
 		size, err := c.fetch(offset)
+		for err == nil && size == 0 && f.Patient && (f.Bytes > 0 || until.Err() == nil) {
+			size, err = c.fetch(offset)
+		}
 		if err != nil {
 			return fmt.Errorf("partition %d at %d: %w", c.partition, offset, err)
 		}
@@ -120,7 +125,7 @@ func (c *consumer) loop(until context.Context, f Fetch, random *rand.Rand) error
 		c.bytes += int64(size)
 		// A response may end within a batch, as Kafka sends what fits; what it ends with is read again.
 		batches := int64(size / len(c.batch.Data))
-		if batches == 0 && random == nil {
+		if batches == 0 && random == nil && !f.Patient {
 			return fmt.Errorf("partition %d at %d: %d bytes and no whole batch", c.partition, offset, size)
 		}
 		if offset += batches * c.batch.Records; offset >= end {
