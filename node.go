@@ -21,6 +21,7 @@ import (
 	"github.com/firnlog/firn/broker/storage"
 	"github.com/firnlog/firn/broker/txn"
 	"github.com/firnlog/firn/compaction"
+	"github.com/firnlog/firn/internal/kafka"
 	"github.com/firnlog/firn/internal/network"
 	"github.com/firnlog/firn/internal/vfs"
 	"github.com/firnlog/firn/metastore"
@@ -89,6 +90,9 @@ type Node struct {
 	coordinations []coordination         // set before the partitions are opened
 	topics        atomic.Pointer[topics] // as groups see them
 
+	restoring  bool       // a restore is making this node's directories
+	newCluster kafka.UUID // id of the cluster, if it is a new one; zero draws it
+
 	live atomic.Pointer[liveSettings] // what applySettings has last taken over; set once the metadata is open
 
 	addresses   []string // of the listeners
@@ -129,17 +133,30 @@ func Start(ctx context.Context, cfg Config, deps Dependencies) (*Node, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
+	n := newNode(cfg, deps)
+	if err := n.start(ctx); err != nil {
+		return nil, err
+	}
+	return n, nil
+}
+
+// newNode makes a node of which nothing is open yet.
+func newNode(cfg Config, deps Dependencies) *Node {
 	deps = deps.withDefaults()
-	n := &Node{
+	return &Node{
 		config: cfg, deps: deps, logger: deps.Logger,
 		directoryFailed: make(chan struct{}, 1), failed: make(chan struct{}),
 	}
+}
+
+// start opens everything; what was opened is given back when something fails.
+func (n *Node) start(ctx context.Context) error {
 	begun := time.Now()
 	for _, step := range []func(context.Context) error{
 		n.openMetadata, n.openLogs, n.openTier, n.openReplicas, n.openServers,
 	} {
 		if err := step(ctx); err != nil {
-			return nil, errors.Join(err, n.Stop(context.WithoutCancel(ctx)))
+			return errors.Join(err, n.Stop(context.WithoutCancel(ctx)))
 		}
 	}
 	if n.ballast != nil {
@@ -148,7 +165,7 @@ func Start(ctx context.Context, cfg Config, deps Dependencies) (*Node, error) {
 	n.ready.Store(true)
 	n.logger.Info("broker is ready", "node", n.config.NodeID, "kafka", strings.Join(n.addresses, ","),
 		"http", n.httpAddress, "took", time.Since(begun).Round(time.Millisecond))
-	return n, nil
+	return nil
 }
 
 // Addr is the HOST:PORT where clients connect: of the first listener, if there are several.

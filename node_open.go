@@ -33,6 +33,9 @@ func newID() kafka.UUID {
 	return id
 }
 
+// lockName is the file in a directory that a process holds a lock on while it uses the directory.
+const lockName = ".lock"
+
 // openMetadata takes the metadata directory, opens its two databases and waits until every command that was ever
 // acknowledged is applied.
 func (n *Node) openMetadata(ctx context.Context) error {
@@ -40,7 +43,10 @@ func (n *Node) openMetadata(ctx context.Context) error {
 	if err := vfs.MkdirAllDurable(n.deps.FS, dir); err != nil {
 		return fmt.Errorf("metadata.log.dir: %w", err)
 	}
-	lock, err := n.deps.FS.Lock(path.Join(dir, ".lock"))
+	if err := n.refuseUnfinished(); err != nil {
+		return err
+	}
+	lock, err := n.deps.FS.Lock(path.Join(dir, lockName))
 	if err != nil {
 		return fmt.Errorf("%s is in use: is another firn running on it? stop it, or give another --data-dir: %w", dir, err)
 	}
@@ -125,6 +131,9 @@ func (n *Node) newClusterID() (kafka.UUID, error) {
 		}
 		return kafka.UUID{}, fmt.Errorf("%s belongs to cluster %s, whose metadata is not in %s: point metadata.log.dir "+
 			"at it, or move the directory away to begin a new cluster", dir, meta.ClusterID, n.config.MetadataDir)
+	}
+	if !n.newCluster.IsZero() {
+		return n.newCluster, nil
 	}
 	return newID(), nil
 }

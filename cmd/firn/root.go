@@ -34,6 +34,7 @@ func rootCommand() *cobra.Command {
 		groupCommand(),
 		transactionCommand(),
 		tierCommand(),
+		restoreCommand(),
 		logCommand(),
 		benchCommand(),
 		versionCommand(),
