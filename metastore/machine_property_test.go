@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
@@ -28,7 +29,7 @@ func drawCommand(rt *rapid.T, m *machine, uploads *uploadsSeen) command.Command 
 		}
 	}
 	topic := id(fmt.Sprint("t", draw("topic", 0, 2)))
-	switch draw("kind", 0, 9) {
+	switch draw("kind", 0, 10) {
 	case 0:
 		return registration(kafka.BrokerID(draw("broker", 1, 2)))
 	case 1:
@@ -40,6 +41,11 @@ func drawCommand(rt *rapid.T, m *machine, uploads *uploadsSeen) command.Command 
 	case 3:
 		value := fmt.Sprint(draw("value", 0, 9))
 		return command.AlterConfigs{Resource: command.ResourceBroker, Ops: []command.ConfigOp{
+			{Name: "a", Value: &value}, {Name: value},
+		}}
+	case 10:
+		value := fmt.Sprint(draw("value", 0, 9))
+		return command.AlterConfigs{Resource: command.ResourceGroup, Name: strings.TrimLeft(value, "0"), Ops: []command.ConfigOp{
 			{Name: "a", Value: &value}, {Name: value},
 		}}
 	case 4:
