@@ -10,10 +10,12 @@ import (
 	"time"
 
 	"github.com/firnlog/firn/broker/group"
+	"github.com/firnlog/firn/broker/group/consumer"
 	"github.com/firnlog/firn/broker/record"
 	"github.com/firnlog/firn/broker/server"
 	"github.com/firnlog/firn/broker/txn"
 	"github.com/firnlog/firn/compaction"
+	"github.com/firnlog/firn/internal/config"
 	"github.com/firnlog/firn/internal/kafka"
 )
 
@@ -51,6 +53,8 @@ type Config struct {
 	Topics TopicsConfig
 	// Groups is how groups are kept (group.*, offsets.retention.*, …).
 	Groups group.Config
+	// GroupIntervals are those of groups of the consumer protocol (group.consumer.*).
+	GroupIntervals GroupIntervals
 	// Transactions is how transactions are kept (transaction.*, transactional.id.expiration.ms).
 	Transactions txn.Config
 	// OffsetsTopic and TransactionTopic are the topics in which the coordinators keep their state, as they are made at
@@ -67,6 +71,11 @@ type Config struct {
 	// Settings is every setting by Kafka's name, with where it was set. It answers DescribeConfigs, and topics inherit
 	// from it.
 	Settings *Settings
+}
+
+// GroupIntervals are the intervals of groups that have none of their own, and bounds of those that groups may have.
+type GroupIntervals struct {
+	Default, Min, Max consumer.Intervals
 }
 
 // Listener is an address that is listened on.
@@ -273,6 +282,9 @@ func (c Config) Validate() error {
 	check(c.Tier.ReadAheadBytes <= c.Tier.FetchMemoryBytes, "firn.tier.read.ahead.bytes (%d) must not exceed "+
 		"firn.tier.fetch.memory.bytes (%d)", c.Tier.ReadAheadBytes, c.Tier.FetchMemoryBytes)
 	check(c.Settings != nil, "Settings must come from LoadConfig or Defaults")
+	if c.Settings != nil {
+		errs = append(errs, config.CheckBrokerGroups(c.Settings.Lookup))
+	}
 	return errors.Join(append(errs, c.Server.Validate())...)
 }
 

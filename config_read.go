@@ -60,6 +60,10 @@ func (r *reader) config() Config {
 			DeleteEnable:             r.boolean("delete.topic.enable"),
 		},
 		Groups: r.groups(),
+		GroupIntervals: GroupIntervals{
+			Default: r.intervals("group.consumer."), Min: r.intervals("group.consumer.min."),
+			Max: r.intervals("group.consumer.max."),
+		},
 		Transactions: txn.Config{
 			MaxTimeout:     r.milliseconds("transaction.max.timeout.ms"),
 			AbortInterval:  r.milliseconds("transaction.abort.timed.out.transaction.cleanup.interval.ms"),
@@ -153,17 +157,23 @@ func (r *reader) groups() group.Config {
 	return group.Config{
 		Classic: ofClassic,
 		Consumer: consumer.Settings{
-			SessionTimeout:     r.milliseconds("group.consumer.session.timeout.ms"),
-			HeartbeatInterval:  r.milliseconds("group.consumer.heartbeat.interval.ms"),
-			AssignmentInterval: time.Second, // the default of group.consumer.assignment.interval.ms, which may change later
-			MaxSize:            int(r.int("group.consumer.max.size")),
-			Assignors:          config.ParseList(r.text("group.consumer.assignors")),
-			Migration:          consumer.Migration(strings.ToLower(r.text("group.consumer.migration.policy"))),
-			Classic:            ofClassic,
+			MaxSize:   int(r.int("group.consumer.max.size")),
+			Assignors: config.ParseList(r.text("group.consumer.assignors")),
+			Migration: consumer.Migration(strings.ToLower(r.text("group.consumer.migration.policy"))),
+			Classic:   ofClassic,
 		},
+		CommitTimeout:          r.milliseconds("offsets.commit.timeout.ms"),
 		MaxMetadataLength:      int(r.int("offset.metadata.max.bytes")),
 		OffsetsRetention:       time.Duration(r.int("offsets.retention.minutes")) * time.Minute,
 		RetentionCheckInterval: r.milliseconds("offsets.retention.check.interval.ms"),
+	}
+}
+
+func (r *reader) intervals(prefix string) consumer.Intervals {
+	return consumer.Intervals{
+		Session:    r.milliseconds(prefix + "session.timeout.ms"),
+		Heartbeat:  r.milliseconds(prefix + "heartbeat.interval.ms"),
+		Assignment: r.milliseconds(prefix + "assignment.interval.ms"),
 	}
 }
 

@@ -89,6 +89,7 @@ type Node struct {
 	transactions  *txn.Coordinator
 	coordinations []coordination         // set before the partitions are opened
 	topics        atomic.Pointer[topics] // as groups see them
+	ofGroups      atomic.Pointer[groupIntervals]
 
 	restoring  bool       // a restore is making this node's directories
 	newCluster kafka.UUID // id of the cluster, if it is a new one; zero draws it

@@ -22,6 +22,7 @@ type liveSettings struct {
 	remoteFetchMaxWait time.Duration
 	listOffsetsTimeout time.Duration
 	cleaner            compaction.Config
+	assignmentInterval time.Duration
 }
 
 // liveAt is what holds by an image: of what was altered, this broker's own word goes before that for all.
@@ -35,6 +36,7 @@ func (n *Node) liveAt(img *image.Image) liveSettings {
 		remoteFetchMaxWait: n.config.Tier.FetchMaxWait,
 		listOffsetsTimeout: n.config.Tier.ListOffsetsTimeout,
 		cleaner:            n.config.Cleaner,
+		assignmentInterval: n.config.GroupIntervals.Default.Assignment,
 	}
 	layers := n.layers(img)
 	for _, layer := range []map[string]string{layers.DynamicDefault, layers.Dynamic} {
@@ -77,6 +79,8 @@ func (s *liveSettings) take(name, value string) error {
 		return takeMilliseconds(&s.remoteFetchMaxWait, value)
 	case "remote.list.offsets.request.timeout.ms":
 		return takeMilliseconds(&s.listOffsetsTimeout, value)
+	case "group.consumer.assignment.interval.ms":
+		return takeMilliseconds(&s.assignmentInterval, value)
 	case "log.cleaner.threads":
 		return takeInt(&s.cleaner.Threads, value)
 	case "log.cleaner.backoff.ms":

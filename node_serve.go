@@ -118,6 +118,7 @@ func (n *Node) openReplicas(context.Context) error {
 	n.retention, n.cleaner = n.newRetention(), n.newCleaner()
 	n.meta.Watch(n.replicas.Apply)
 	n.meta.Watch(n.tier.Apply)
+	n.meta.Watch(n.applyGroupSettings)
 	n.meta.Watch(n.applyCoordinators)
 	n.meta.Watch(n.checkpoints.Apply)
 	n.run("cold reads", n.replicas.Run)

@@ -86,6 +86,8 @@ func overrides(img *image.Image, asked *kmsg.AlterConfigsRequestResource) map[st
 		}
 	case command.ResourceBroker:
 		return img.BrokerConfig(asked.ResourceName)
+	case command.ResourceGroup:
+		return img.GroupConfig(asked.ResourceName)
 	}
 	return nil
 }

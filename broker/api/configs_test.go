@@ -1,6 +1,7 @@
 package api
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -222,5 +223,88 @@ func TestAdvertisedAddressOfTheListener(t *testing.T) {
 	broker := ask[*kmsg.MetadataResponse](n, kmsg.NewPtrMetadataRequest(), 9).Brokers[0]
 	if broker.Host != "kafka.example" || broker.Port != 1234 {
 		t.Errorf("clients are told %s:%d", broker.Host, broker.Port)
+	}
+}
+
+// ofGroup is the type of the settings of a group (KIP-848).
+const ofGroup = kmsg.ConfigResourceType(command.ResourceGroup)
+
+func TestSettingsOfGroups(t *testing.T) {
+	n := newTestNode(t, map[string]string{"group.consumer.max.session.timeout.ms": "70000"})
+	const session, heartbeat = "consumer.session.timeout.ms", "consumer.heartbeat.interval.ms"
+	listed := func() (groups []string) {
+		req := kmsg.NewPtrListConfigResourcesRequest()
+		req.ResourceTypes = []int8{int8(ofGroup)}
+		for _, resource := range ask[*kmsg.ListConfigResourcesResponse](n, req, 1).ConfigResources {
+			groups = append(groups, resource.Name)
+		}
+		return groups
+	}
+	if _, settings := n.describe(ofGroup, "nobody", nil); deref(settings[session].Value) != "45000" ||
+		settings[session].Source != 5 || settings[session].ReadOnly {
+		t.Errorf("a group that does not exist: %+v", settings[session])
+	}
+	if groups := listed(); len(groups) > 0 {
+		t.Errorf("groups that have no settings are listed: %v", groups)
+	}
+	for _, group := range []string{"g", "h"} {
+		if code, message := n.alterOne(ofGroup, group, set, session, "65000"); code != 0 {
+			t.Fatal(code, message)
+		}
+	}
+	if _, settings := n.describe(ofGroup, "g", []string{session}); deref(settings[session].Value) != "65000" ||
+		settings[session].Source != 8 || len(settings[session].ConfigSynonyms) != 2 {
+		t.Errorf("set: %+v", settings[session])
+	}
+	if groups := listed(); !slices.Equal(groups, []string{"g", "h"}) {
+		t.Errorf("listed: %v", groups)
+	}
+	for name, wrong := range map[string]struct {
+		group, key, value string
+		op                kmsg.IncrementalAlterConfigOp
+		code              kafka.Errno
+	}{
+		"beyond the bound": {"g", session, "70001", set, kafka.InvalidConfig},
+		"no name":          {"", session, "65000", set, kafka.InvalidRequest},
+		"a broker's name":  {"g", "group." + session, "65000", set, kafka.InvalidConfig},
+		"no list":          {"g", session, "1", add, kafka.InvalidConfig},
+	} {
+		if code, message := n.alterOne(ofGroup, wrong.group, wrong.op, wrong.key, wrong.value); code != wrong.code || message == "" {
+			t.Errorf("%s: %v %s", name, code, message)
+		}
+	}
+	// AlterConfigs replaces them all.
+	req := kmsg.NewPtrAlterConfigsRequest()
+	resource := kmsg.NewAlterConfigsRequestResource()
+	resource.ResourceType, resource.ResourceName = ofGroup, "g"
+	value := "6000"
+	resource.Configs = []kmsg.AlterConfigsRequestResourceConfig{{Name: heartbeat, Value: &value}}
+	req.Resources = append(req.Resources, resource)
+	if answer := ask[*kmsg.AlterConfigsResponse](n, req, 2).Resources[0]; answer.ErrorCode != 0 {
+		t.Fatal(kafka.Errno(answer.ErrorCode), deref(answer.ErrorMessage))
+	}
+	_, settings := n.describe(ofGroup, "g", nil)
+	if deref(settings[session].Value) != "45000" || deref(settings[heartbeat].Value) != "6000" {
+		t.Errorf("replaced: %+v, %+v", settings[session], settings[heartbeat])
+	}
+	if code, message := n.alterOne(ofGroup, "g", remove, heartbeat, ""); code != 0 {
+		t.Fatal(code, message)
+	}
+	if groups := listed(); !slices.Equal(groups, []string{"h"}) {
+		t.Errorf("listed once one has none any more: %v", groups)
+	}
+	if answer, _ := n.describe(ofGroup, "", nil); kafka.Errno(answer.ErrorCode) != kafka.InvalidRequest {
+		t.Errorf("a group without a name: %+v", answer)
+	}
+}
+
+func TestBoundsOfGroupsHoldForTheBrokerToo(t *testing.T) {
+	n := newTestNode(t, nil)
+	const interval = "group.consumer.assignment.interval.ms"
+	if code, message := n.alterOne(ofBroker, "", set, interval, "15001"); code != kafka.InvalidRequest {
+		t.Errorf("beyond its bound: %v %s", code, message)
+	}
+	if code, message := n.alterOne(ofBroker, "", set, interval, "15000"); code != 0 {
+		t.Errorf("the bound: %v %s", code, message)
 	}
 }

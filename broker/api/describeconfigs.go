@@ -15,7 +15,7 @@ import (
 	"github.com/firnlog/firn/metastore/image"
 )
 
-// describeConfigs serves DescribeConfigs v1–v4 for topics and brokers: only the settings asked for, all when none are
+// describeConfigs serves DescribeConfigs v1–v4 for topics, brokers and groups: only the settings asked for, all when none are
 // named, each with where its value comes from and what it would be otherwise.
 func (h *Handlers) describeConfigs(_ context.Context, req *wire.Request) wire.Reply {
 	request, err := decode(req, kmsg.NewPtrDescribeConfigsRequest())
@@ -61,6 +61,11 @@ func (h *Handlers) entries(img *image.Image, kind command.ResourceType, name str
 			return nil, err
 		}
 		return config.DescribeBroker(h.options.Layers(img)), nil
+	case command.ResourceGroup:
+		if name == "" {
+			return nil, errGroupWithoutName
+		}
+		return config.DescribeGroup(img.GroupConfig(name), h.options.Layers(img)), nil
 	}
 	return nil, unsupportedResource(kind)
 }
@@ -75,9 +80,12 @@ func (h *Handlers) checkBroker(name string) error {
 }
 
 func unsupportedResource(kind command.ResourceType) error {
-	return fmt.Errorf("resource type %d has no settings here: topics (2) and brokers (4) have: %w",
+	return fmt.Errorf("resource type %d has no settings here: topics (2), brokers (4) and groups (32) have: %w",
 		kind, kafka.InvalidRequest)
 }
+
+// errGroupWithoutName: there are no settings for all groups but the broker's group.*.
+var errGroupWithoutName = fmt.Errorf("the group has no name: %w", kafka.InvalidRequest)
 
 func describedConfig(
 	entry *config.Entry, request *kmsg.DescribeConfigsRequest,

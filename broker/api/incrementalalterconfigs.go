@@ -55,6 +55,8 @@ func (h *Handlers) alter(ctx context.Context, request *kmsg.IncrementalAlterConf
 		change.Ops, err = h.alterTopic(asked)
 	case command.ResourceBroker:
 		change.Ops, err = h.alterBroker(asked)
+	case command.ResourceGroup:
+		change.Ops, err = h.alterGroup(asked)
 	default:
 		err = unsupportedResource(change.Resource)
 	}
@@ -84,13 +86,17 @@ func (h *Handlers) alterTopic(asked *kmsg.IncrementalAlterConfigsRequestResource
 // topicValue answers what a setting of the topic is now, whoever set it: appending to a list begins there.
 func (h *Handlers) topicValue(img *image.Image, topic *image.Topic) func(name string) string {
 	return func(name string) string {
-		for _, entry := range config.DescribeTopic(topic.Configs, h.options.Layers(img)) {
-			if entry.Name == name && entry.Value != nil {
-				return *entry.Value
-			}
-		}
-		return ""
+		return valueOf(config.DescribeTopic(topic.Configs, h.options.Layers(img)), name)
 	}
+}
+
+func valueOf(entries []config.Entry, name string) string {
+	for _, entry := range entries {
+		if entry.Name == name && entry.Value != nil {
+			return *entry.Value
+		}
+	}
+	return ""
 }
 
 func (h *Handlers) alterBroker(asked *kmsg.IncrementalAlterConfigsRequestResource) ([]command.ConfigOp, error) {
@@ -118,7 +124,27 @@ func (h *Handlers) alterBroker(asked *kmsg.IncrementalAlterConfigsRequestResourc
 		altered = &layers.DynamicDefault
 	}
 	*altered = withOps(*altered, ops)
-	return ops, config.CheckBrokerDefaults(layers.Lookup)
+	if err := config.CheckBrokerDefaults(layers.Lookup); err != nil {
+		return nil, err
+	}
+	return ops, config.CheckBrokerGroups(layers.Lookup)
+}
+
+// alterGroup changes the settings of a group, which need not exist yet.
+func (h *Handlers) alterGroup(asked *kmsg.IncrementalAlterConfigsRequestResource) ([]command.ConfigOp, error) {
+	if asked.ResourceName == "" {
+		return nil, errGroupWithoutName
+	}
+	img := h.options.Metadata.Image()
+	before := img.GroupConfig(asked.ResourceName)
+	layers := h.options.Layers(img)
+	ops, err := resolveOps(asked, config.LookupGroup, func(name string) string {
+		return valueOf(config.DescribeGroup(before, layers), name)
+	})
+	if err != nil {
+		return nil, err
+	}
+	return ops, config.CheckGroup(withOps(before, ops), layers.Lookup)
 }
 
 // withOps is what is set once the operations are done.

@@ -16,11 +16,10 @@ import (
 const (
 	resourceBrokerLogger  int8 = 8
 	resourceClientMetrics int8 = 16
-	resourceGroup         int8 = 32
 )
 
 // listConfigResources serves ListConfigResources v0–v1 (KIP-1142): what DescribeConfigs can be asked about. v0 asked
-// for client metrics alone, of which there are none.
+// for client metrics alone, of which there are none. Of groups those are listed that have settings of their own.
 func (h *Handlers) listConfigResources(_ context.Context, req *wire.Request) wire.Reply {
 	request, err := decode(req, kmsg.NewPtrListConfigResourcesRequest())
 	if err != nil {
@@ -30,8 +29,8 @@ func (h *Handlers) listConfigResources(_ context.Context, req *wire.Request) wir
 	if req.Version == 0 {
 		return now(req, resp)
 	}
-	topics, brokers := int8(command.ResourceTopic), int8(command.ResourceBroker)
-	known := []int8{topics, brokers, resourceBrokerLogger, resourceClientMetrics, resourceGroup}
+	topics, brokers, groups := int8(command.ResourceTopic), int8(command.ResourceBroker), int8(command.ResourceGroup)
+	known := []int8{topics, brokers, resourceBrokerLogger, resourceClientMetrics, groups}
 	for _, kind := range request.ResourceTypes {
 		if !slices.Contains(known, kind) {
 			resp.ErrorCode = int16(kafka.UnsupportedVersion)
@@ -55,6 +54,11 @@ func (h *Handlers) listConfigResources(_ context.Context, req *wire.Request) wir
 	if wants(brokers) {
 		for _, broker := range img.Brokers {
 			add(brokers, strconv.Itoa(int(broker.ID)))
+		}
+	}
+	if wants(groups) {
+		for _, group := range img.GroupConfigNames() {
+			add(groups, group)
 		}
 	}
 	return now(req, resp)

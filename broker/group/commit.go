@@ -136,7 +136,9 @@ func (t turn) appendOffsets(producer *coordinator.Producer, list []coordinator.R
 	})
 	if err != nil {
 		asked.refuse(err)
+		return
 	}
+	t.hurry(asked)
 }
 
 // writeOffsets appends the records of offsets, or their tombstones, and calls done when the view has them.

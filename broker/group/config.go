@@ -12,6 +12,7 @@ type Config struct {
 	Classic  classic.Settings
 	Consumer consumer.Settings
 
+	CommitTimeout          time.Duration // offsets.commit.timeout.ms: how long an answer may wait for records
 	MaxMetadataLength      int           // offset.metadata.max.bytes: of a commit; counted as Java does, in UTF-16 units
 	OffsetsRetention       time.Duration // offsets.retention.minutes: from when on a group is empty, else from a commit
 	RetentionCheckInterval time.Duration // offsets.retention.check.interval.ms

@@ -35,7 +35,7 @@ func (c *Coordinator) ConsumerHeartbeat(request *kmsg.ConsumerGroupHeartbeatRequ
 		if request.MemberEpoch != 0 {
 			return machine.Step{}, noConsumerGroup(request.Group)
 		}
-		group := consumer.New(request.Group, settings, c.options.Topics)
+		group := consumer.New(request.Group, settings, c.options.Cluster)
 		if from, ok := t.slot.group.(*classic.Group); ok {
 			return consumer.Upgrade(t.now, from, group, h)
 		}

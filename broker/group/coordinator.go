@@ -23,8 +23,9 @@ type Answer = coordinator.Promise[kmsg.Response]
 // Options are what a Coordinator is made of.
 type Options struct {
 	Store coordinator.Store
-	// Topics are those that there are now, in metadata as new as the journals that are led.
-	Topics     func() consumer.Topics
+	// Cluster tells of the topics that there are now, in metadata as new as the journals that are led, and of the
+	// settings of groups.
+	Cluster    consumer.Cluster
 	Logger     *slog.Logger
 	Registerer prometheus.Registerer // nil registers nothing
 	Config     Config

@@ -105,7 +105,9 @@ func (c *Coordinator) Delete(group string) *Answer {
 		})
 		if err != nil {
 			asked.refuse(err)
+			return machine.Step{}, nil
 		}
+		t.hurry(asked)
 		return machine.Step{}, nil
 	})
 }

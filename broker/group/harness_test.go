@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"io"
 	"iter"
 	"log/slog"
 	"maps"
@@ -181,6 +182,7 @@ var (
 )
 
 const (
+	commitTimeout = 5 * time.Second
 	retention     = 24 * time.Hour
 	checkInterval = 10 * time.Minute
 )
@@ -194,15 +196,30 @@ type bench struct {
 	topics      memoryTopics
 	stop        func()
 	epoch       kafka.LeaderEpoch
+	intervals   consumer.Intervals
+	log         io.Writer // nil for none
+}
+
+func (b *bench) logger() *slog.Logger {
+	if b.log == nil {
+		return slog.New(slog.DiscardHandler)
+	}
+	return slog.New(slog.NewTextHandler(b.log, nil))
 }
 
 // inBubble runs a test in fake time with a coordinator.
 func inBubble(t *testing.T, test func(b *bench)) {
 	t.Helper()
+	inBubbleLogging(t, nil, test)
+}
+
+func inBubbleLogging(t *testing.T, log io.Writer, test func(b *bench)) {
+	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		b := &bench{
-			t: t, store: &memoryStore{data: map[string][]byte{}}, journal: &memoryJournal{},
-			topics: memoryTopics{"a": topicA, "b": topicB},
+			t: t, log: log, store: &memoryStore{data: map[string][]byte{}}, journal: &memoryJournal{},
+			topics:    memoryTopics{"a": topicA, "b": topicB},
+			intervals: consumer.Intervals{Session: 45 * time.Second, Heartbeat: 5 * time.Second},
 		}
 		b.start()
 		defer func() { b.stop() }()
@@ -212,17 +229,20 @@ func inBubble(t *testing.T, test func(b *bench)) {
 
 func (b *bench) start() {
 	b.coordinator = New(Options{
-		Store: b.store, Topics: func() consumer.Topics { return &b.topics }, Logger: slog.New(slog.DiscardHandler),
+		Store: b.store, Logger: b.logger(),
+		Cluster: consumer.Cluster{
+			Topics:    func() consumer.Topics { return &b.topics },
+			Intervals: func(string) consumer.Intervals { return b.intervals },
+		},
 		Config: Config{
 			Classic: classic.Settings{
 				MinSessionTimeout: 6 * time.Second, MaxSessionTimeout: 30 * time.Minute,
 				InitialRebalanceDelay: 3 * time.Second, MaxSize: 1000,
 			},
 			Consumer: consumer.Settings{
-				SessionTimeout: 45 * time.Second, HeartbeatInterval: 5 * time.Second, MaxSize: 1000,
-				Assignors: []string{"uniform"},
+				MaxSize: 1000, Assignors: []string{"uniform"},
 			},
-			MaxMetadataLength: 4096, OffsetsRetention: retention, RetentionCheckInterval: checkInterval,
+			CommitTimeout: commitTimeout, MaxMetadataLength: 4096, OffsetsRetention: retention, RetentionCheckInterval: checkInterval,
 		},
 	})
 	runtime := b.coordinator.Runtime()

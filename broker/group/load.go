@@ -72,7 +72,7 @@ func (r *registry) loadConsumer(id string, now time.Time) (machine.Group, error)
 	if err != nil || !found {
 		return nil, err
 	}
-	group := consumer.New(id, r.coordinator.options.Config.Consumer, r.coordinator.options.Topics)
+	group := consumer.New(id, r.coordinator.options.Config.Consumer, r.coordinator.options.Cluster)
 	for _, kind := range []records.Kind{
 		records.ConsumerMetadata, records.ConsumerMember, records.ConsumerTarget, records.ConsumerTargetMember,
 		records.ConsumerCurrentMember, records.ConsumerRegularExpression,

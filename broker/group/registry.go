@@ -25,6 +25,7 @@ type registry struct {
 
 	waiting    map[machine.Waiter]waiting
 	lastWaiter machine.Waiter
+	hurried    hurried
 	lost       bool // the shard is not ours any more
 }
 
@@ -118,6 +119,7 @@ func (r *registry) put(s *slot, group machine.Group) {
 // end ends what there is in memory: the shard is lost.
 func (r *registry) end() {
 	r.lost = true
+	r.hurried.stop()
 	for _, s := range r.slots {
 		if s.timer != nil {
 			s.timer.Stop()

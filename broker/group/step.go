@@ -1,6 +1,7 @@
 package group
 
 import (
+	"strings"
 	"time"
 
 	"github.com/firnlog/firn/broker/group/machine"
@@ -15,6 +16,10 @@ type owed struct {
 // carryOut does what an event of a group leads to, see machine.Step.
 func (r *registry) carryOut(s *slot, step machine.Step) {
 	defer r.settle(s)
+	if why := step.Rebalance; why != nil {
+		r.coordinator.options.Logger.Info("a group rebalances", "group", s.id, "cause", why.Cause, "member", why.Member,
+			"reason", shortened(why.Reason))
+	}
 	replies := r.owe(step.Replies)
 	if len(step.Records) == 0 {
 		r.applied(s, step)
@@ -27,7 +32,20 @@ func (r *registry) carryOut(s *slot, step machine.Step) {
 		return
 	}
 	r.applied(s, step)
+	for _, one := range replies {
+		r.hurry(one.waiting)
+	}
 	r.await(s, end, func(err error) { r.durable(s, step, replies, err) })
+}
+
+// maxReason is how much of a client's text goes into the log, as much as the Java client sends (KIP-800).
+const maxReason = 255
+
+func shortened(reason string) string {
+	if len(reason) <= maxReason {
+		return reason
+	}
+	return strings.ToValidUTF8(reason[:maxReason], "") + "…"
 }
 
 // owe takes the waiters of replies, which are not the machine's any more: if the shard is lost meanwhile they are

@@ -80,7 +80,7 @@ func (c *Coordinator) orphans(shard *coordinator.Shard) (map[string][][]byte, er
 // orphaned tells whether an offset was committed to a topic that is gone, also if there is another of its name. The
 // name decides where the topic's id is not known.
 func (c *Coordinator) orphaned(key records.Key, topic kafka.TopicID) bool {
-	now, exists := c.options.Topics().Named(key.Topic)
+	now, exists := c.options.Cluster.Topics().Named(key.Topic)
 	return !exists || differ(now.ID, topic)
 }
 

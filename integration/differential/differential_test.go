@@ -22,7 +22,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func cases() []testCase {
 	return slices.Concat(clusterCases(), topicCases(), produceCases(), fetchCases(), settingCases(),
-		classicGroupCases(), consumerGroupCases(), offsetCases(), transactionLogCases(), transactionCases(), malformedCases())
+		groupSettingCases(), classicGroupCases(), consumerGroupCases(), offsetCases(), transactionLogCases(), transactionCases(), malformedCases())
 }
 
 // TestAnswersAreThoseOfApacheKafka plays the script with both brokers and holds what differs against the table.

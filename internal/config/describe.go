@@ -9,13 +9,14 @@ import (
 // Source tells where a value comes from, with the numbers of the DescribeConfigs response.
 type Source int8
 
-// The sources of Kafka's settings, the strongest first.
+// The sources of Kafka's settings; those of a topic or a group go before the broker's.
 const (
 	DynamicTopic         Source = 1
 	DynamicBroker        Source = 2
 	DynamicDefaultBroker Source = 3
 	StaticBroker         Source = 4
 	BuiltIn              Source = 5
+	DynamicGroup         Source = 8
 )
 
 // Synonym is one value that a setting would have if the ones before it were not there. A sensitive one is nil.

@@ -36,8 +36,11 @@ func TestTablesAreThoseOfKafka44(t *testing.T) {
 	seen := map[string]bool{}
 	for _, want := range standard {
 		lookup := LookupBroker
-		if want.kind == "topic" {
+		switch want.kind {
+		case "topic":
 			lookup = LookupTopic
+		case "group":
+			lookup = LookupGroup
 		}
 		got, ok := lookup(want.name)
 		if !ok || got.Effect == Removed {
@@ -51,7 +54,7 @@ func TestTablesAreThoseOfKafka44(t *testing.T) {
 		if value := standardDefault(got); value != want.value && (want.value != required || value != null) {
 			t.Errorf("%s records %q as Kafka's default, which is %q", want.name, value, want.value)
 		}
-		if want.kind == "topic" {
+		if want.kind == "topic" || want.kind == "group" {
 			if synonyms := strings.Join(got.Synonyms, ","); synonyms != want.extra {
 				t.Errorf("%s inherits from %q, in Kafka from %q", want.name, synonyms, want.extra)
 			}
@@ -64,6 +67,11 @@ func TestTablesAreThoseOfKafka44(t *testing.T) {
 	for _, setting := range Topic() {
 		if !seen["topic "+setting.Name] {
 			t.Errorf("topic setting %s is not in Kafka", setting.Name)
+		}
+	}
+	for _, setting := range Group() {
+		if !seen["group "+setting.Name] {
+			t.Errorf("setting %s of groups is not in Kafka", setting.Name)
 		}
 	}
 	for _, setting := range Broker() {
@@ -108,7 +116,7 @@ func TestEveryDefaultThatIsNotKafkasHasAReason(t *testing.T) {
 }
 
 func TestEverySettingIsDocumentedAndItsDefaultIsAllowed(t *testing.T) {
-	for _, setting := range slices.Concat(Broker(), Topic()) {
+	for _, setting := range slices.Concat(Broker(), Topic(), Group()) {
 		if setting.Doc == "" {
 			t.Errorf("%s has no documentation", setting.Name)
 		}

@@ -58,7 +58,7 @@ func (g *Group) Abandon() []machine.Reply {
 // Rebalance has the members join again.
 func (g *Group) Rebalance(now time.Time) machine.Step {
 	var step machine.Step
-	g.rebalance(now, &step)
+	g.rebalance(now, &step, machine.Rebalance{Cause: "the last member of the consumer protocol has gone"})
 	return step
 }
 

@@ -135,7 +135,7 @@ func (g *Group) admit(now time.Time, j Join, memberID string, step *machine.Step
 	}
 	g.add(m)
 	g.expect(m, now.Add(newMemberTimeout))
-	g.rebalance(now, step)
+	g.rebalance(now, step, j.Why("a new member has joined", m.id))
 }
 
 // joinAgain is for a member of the group.
@@ -149,9 +149,22 @@ func (g *Group) joinAgain(now time.Time, j Join, m *member, step *machine.Step) 
 		// member's metadata.
 		return g.joined(m)
 	}
+	why := "a member has joined again with other protocols"
+	if unchanged {
+		why = "the leader has joined again"
+	}
 	g.update(m, j, step)
-	g.rebalance(now, step)
+	g.rebalance(now, step, j.Why(why, m.id))
 	return nil
+}
+
+// Why says what the rebalance is for that a request of a member leads to.
+func (j *Join) Why(cause, memberID string) machine.Rebalance {
+	why := machine.Rebalance{Member: memberID, Cause: cause}
+	if j.Request.Reason != nil {
+		why.Reason = *j.Request.Reason
+	}
+	return why
 }
 
 // update takes over what a member says now, and lets its waiter wait. One that waited before is of a connection that

@@ -23,8 +23,13 @@ func (g *Group) Leave(now time.Time, waiter machine.Waiter, request *kmsg.LeaveG
 	}
 	response := kmsg.NewPtrLeaveGroupResponse()
 	before := len(g.members)
+	var why machine.Rebalance
 	for _, l := range leaving {
+		left := len(g.members)
 		code := kafka.CodeOf(g.leave(l, &step))
+		if len(g.members) < left && why.Cause == "" { // of many that leave at once the first stands for all
+			why = LeftBecause(l)
+		}
 		response.Members = append(response.Members, kmsg.LeaveGroupResponseMember{
 			MemberID: l.MemberID, InstanceID: l.InstanceID, ErrorCode: int16(code),
 		})
@@ -33,12 +38,24 @@ func (g *Group) Leave(now time.Time, waiter machine.Waiter, request *kmsg.LeaveG
 		response.ErrorCode = response.Members[0].ErrorCode
 	}
 	if len(g.members) < before {
-		g.rebalance(now, &step)
+		g.rebalance(now, &step, why)
 	} else {
 		g.maybeCompleteJoin(now, &step) // it may have waited for an id that is given back
 	}
 	step.Replies = append(step.Replies, machine.Reply{Waiter: waiter, Response: response})
 	return step
+}
+
+// LeftBecause says what the rebalance is for that a member's leaving leads to.
+func LeftBecause(l kmsg.LeaveGroupRequestMember) machine.Rebalance {
+	why := machine.Rebalance{Member: l.MemberID, Cause: "a member has left"}
+	if why.Member == "" && l.InstanceID != nil {
+		why.Member = *l.InstanceID
+	}
+	if l.Reason != nil {
+		why.Reason = *l.Reason
+	}
+	return why
 }
 
 func (g *Group) leave(l kmsg.LeaveGroupRequestMember, step *machine.Step) error {

@@ -11,17 +11,20 @@ import (
 )
 
 // rebalance begins a rebalance or, if one is under way, ends it if it waits for nobody any more.
-func (g *Group) rebalance(now time.Time, step *machine.Step) {
+func (g *Group) rebalance(now time.Time, step *machine.Step, why machine.Rebalance) {
 	if g.state == PreparingRebalance {
 		g.maybeCompleteJoin(now, step)
 		return
 	}
-	g.prepare(now, step)
+	g.prepare(now, step, why)
 }
 
 // prepare begins a rebalance: every member has to join anew, and learns so from its heartbeats. The first members of an
 // empty group are given a moment in which more may come.
-func (g *Group) prepare(now time.Time, step *machine.Step) {
+func (g *Group) prepare(now time.Time, step *machine.Step, why machine.Rebalance) {
+	if step.Rebalance == nil {
+		step.Rebalance = &why
+	}
 	if g.state == CompletingRebalance {
 		g.propagate(now, kafka.RebalanceInProgress, step)
 	}

@@ -31,7 +31,7 @@ func Load(id string, settings Settings, record *kmsg.GroupMetadataValue, now tim
 	g.topics = g.subscription()
 	if len(g.members) > settings.MaxSize { // it was lowered: those that join last are turned away
 		var nobodyWaits machine.Step
-		g.prepare(now, &nobodyWaits)
+		g.prepare(now, &nobodyWaits, machine.Rebalance{Cause: "the group is larger than it may be"})
 	}
 	return g
 }

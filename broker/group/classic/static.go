@@ -29,13 +29,14 @@ func (g *Group) replaceStatic(now time.Time, j Join, m *member, newID string, st
 	m.isNew = false
 	g.update(m, j, step)
 	g.expect(m, now.Add(m.sessionTimeout))
+	why := j.Why("a static member has come back", newID)
 	switch {
 	case g.state == Stable && g.choose() == *g.protocol:
 		g.write(step, nil, func(now time.Time, err error) machine.Step { return g.replaced(now, r, err) })
 	case g.state == CompletingRebalance:
-		g.prepare(now, step) // the leader may be assigning to the old id
+		g.prepare(now, step, why) // the leader may be assigning to the old id
 	default:
-		g.rebalance(now, step)
+		g.rebalance(now, step, why)
 	}
 }
 

@@ -76,7 +76,7 @@ func (g *Group) written(now time.Time, generation int32, assignments map[string]
 	g.writing = false
 	if err != nil {
 		g.propagate(now, writeError(err), &step)
-		g.rebalance(now, &step)
+		g.rebalance(now, &step, machine.Rebalance{Cause: "the assignment could not be written"})
 		return step
 	}
 	g.enter(Stable, now)

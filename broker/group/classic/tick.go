@@ -55,7 +55,7 @@ func (g *Group) expireSession(now time.Time, m *member, step *machine.Step) {
 		return
 	}
 	g.remove(m, step)
-	g.rebalance(now, step)
+	g.rebalance(now, step, machine.Rebalance{Member: m.id, Cause: "a member has been silent for too long"})
 }
 
 func (g *Group) expirePending(now time.Time, step *machine.Step) {
@@ -73,12 +73,14 @@ func (g *Group) expirePending(now time.Time, step *machine.Step) {
 // expireSync removes the members that have joined the generation but do not ask for their assignment.
 func (g *Group) expireSync(now time.Time, step *machine.Step) {
 	g.syncDeadline = time.Time{}
+	why := machine.Rebalance{Cause: "a member has not asked for its assignment in time"}
 	for _, m := range slices.Clone(g.members) {
 		if m.unsynced {
+			why.Member = m.id
 			g.remove(m, step)
 		}
 	}
-	g.rebalance(now, step)
+	g.rebalance(now, step, why)
 }
 
 // rearm finds the first deadline anew.

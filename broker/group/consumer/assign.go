@@ -29,7 +29,7 @@ func (g *Group) nextAssignment() time.Time {
 	if len(g.target) == 0 {
 		return time.UnixMilli(0)
 	}
-	return time.UnixMilli(g.targetAt).Add(g.settings.AssignmentInterval)
+	return time.UnixMilli(g.targetAt).Add(g.intervals().Assignment)
 }
 
 // assignorName is the assignor that most members ask for. Those that the settings do not have any more do not count.

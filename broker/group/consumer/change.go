@@ -21,6 +21,7 @@ type change struct {
 	appended []func() // to be done when the group stays changed: what concerns timers
 	replies  []machine.Reply
 
+	rebalance *machine.Rebalance
 	successor machine.Group
 }
 
@@ -30,7 +31,7 @@ func (g *Group) begin(now time.Time) *change { return &change{Group: g, now: now
 func (c *change) step() machine.Step {
 	undo := c.undo
 	return machine.Step{
-		Records: c.records, Replies: c.replies, Successor: c.successor,
+		Records: c.records, Replies: c.replies, Rebalance: c.rebalance, Successor: c.successor,
 		Appended: func() {
 			undo = nil
 			for _, do := range c.appended {

@@ -54,8 +54,13 @@ func (g *Group) Join(now time.Time, j classic.Join) (machine.Step, error) {
 		return c.refused(err)
 	}
 	after := before.with(func(next *member) { next.subscribeClassic(j, subscription) })
+	epoch := g.epoch
 	if err := c.update(before, after); err != nil {
 		return c.refused(err)
+	}
+	if g.epoch != epoch {
+		why := j.Why("a member has joined or subscribes to something else", id)
+		c.rebalance = &why
 	}
 	after = c.reconcile(after, c.ownedByName(subscription.OwnedPartitions), subscriptionDiffers(before, after))
 	c.then(func() {
@@ -260,6 +265,10 @@ func (g *Group) LeaveClassic(now time.Time, waiter machine.Waiter, request *kmsg
 		if err == nil {
 			answer.MemberID = m.id
 			gone = append(gone, m)
+			if c.rebalance == nil { // of many that leave at once the first stands for all
+				why := classic.LeftBecause(one)
+				c.rebalance = &why
+			}
 		}
 		answer.ErrorCode = int16(kafka.CodeOf(err))
 		response.Members = append(response.Members, answer)

@@ -14,14 +14,25 @@ import (
 
 // Settings bound the groups of a broker.
 type Settings struct {
-	SessionTimeout     time.Duration // group.consumer.session.timeout.ms: how long a member may be silent
-	HeartbeatInterval  time.Duration // group.consumer.heartbeat.interval.ms: what members are told
-	AssignmentInterval time.Duration // group.consumer.assignment.interval.ms: at least between two target assignments
-	MaxSize            int           // group.consumer.max.size, in members
-	Assignors          []string      // group.consumer.assignors: the first is for members that name none
-	Migration          Migration     // group.consumer.migration.policy
+	MaxSize   int       // group.consumer.max.size, in members
+	Assignors []string  // group.consumer.assignors: the first is for members that name none
+	Migration Migration // group.consumer.migration.policy
 	// Classic are those that hold once a group has become one of the classic protocol.
 	Classic classic.Settings
+}
+
+// Intervals are settings that a group may have of its own, and that may change while it lives. Without its own they are
+// the broker's group.consumer.*.
+type Intervals struct {
+	Session    time.Duration // consumer.session.timeout.ms: how long a member may be silent
+	Heartbeat  time.Duration // consumer.heartbeat.interval.ms: what members are told
+	Assignment time.Duration // consumer.assignment.interval.ms: at least between two target assignments
+}
+
+// Cluster is what a group asks of its surroundings, at each event anew.
+type Cluster struct {
+	Topics    func() Topics
+	Intervals func(group string) Intervals
 }
 
 // Topics is what the cluster's metadata says of topics at one moment. Two of them are compared with ==: equal ones must
@@ -43,7 +54,7 @@ type Topic struct {
 type Group struct {
 	id       string
 	settings Settings
-	topics   func() Topics
+	cluster  Cluster
 
 	// What records say.
 	epoch        int32 // grows with each change that asks for a new target
@@ -78,15 +89,19 @@ type timers struct {
 
 var _ machine.Group = (*Group)(nil)
 
-// New makes a group without members that nobody has heard of yet. topics returns the metadata of now.
-func New(id string, settings Settings, topics func() Topics) *Group {
+// New makes a group without members that nobody has heard of yet.
+func New(id string, settings Settings, cluster Cluster) *Group {
 	return &Group{
-		id: id, settings: settings, topics: topics,
+		id: id, settings: settings, cluster: cluster,
 		members: map[string]*member{}, target: map[string]assignor.Assignment{}, expressions: map[string]*expression{},
 		static: map[string]string{}, owners: map[kafka.TopicIDPartition]string{}, names: map[string]int{},
 		regexs: map[string]int{}, timers: map[string]*timers{},
 	}
 }
+
+func (g *Group) topics() Topics { return g.cluster.Topics() }
+
+func (g *Group) intervals() Intervals { return g.cluster.Intervals(g.id) }
 
 // Epoch is the group's epoch, 0 before its first member.
 func (g *Group) Epoch() int32 { return g.epoch }

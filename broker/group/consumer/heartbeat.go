@@ -87,7 +87,7 @@ func (g *Group) Heartbeat(now time.Time, h Heartbeat) (machine.Step, error) {
 		return c.refused(err)
 	}
 	after = c.reconcile(after, ownedOf(h.Request.Topics), subscriptionDiffers(before, after))
-	c.then(func() { c.expectWithin(after.id, c.settings.SessionTimeout) })
+	c.then(func() { c.expectWithin(after.id, c.intervals().Session) })
 	c.reply(h.Waiter, g.answer(h.Request, before, after))
 	return c.step(), nil
 }
@@ -256,7 +256,7 @@ func (g *Group) hash(topics Topics) int64 {
 func (g *Group) answer(request *kmsg.ConsumerGroupHeartbeatRequest, before, after *member) kmsg.Response {
 	response := kmsg.NewPtrConsumerGroupHeartbeatResponse()
 	response.MemberID, response.MemberEpoch = &after.id, after.epoch
-	response.HeartbeatIntervalMillis = int32(g.settings.HeartbeatInterval.Milliseconds())
+	response.HeartbeatIntervalMillis = int32(g.intervals().Heartbeat.Milliseconds())
 	full := request.RebalanceTimeoutMillis != -1 && request.Topics != nil &&
 		(request.SubscribedTopicNames != nil || request.SubscribedTopicRegex != nil)
 	if !full && request.MemberEpoch != joinEpoch && after.assigned.equal(before.assigned) {

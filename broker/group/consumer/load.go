@@ -84,5 +84,5 @@ func (g *Group) sessionTimeout(m *member) time.Duration {
 	if m.classic() {
 		return milliseconds(m.subscription.Classic.SessionTimeoutMs)
 	}
-	return g.settings.SessionTimeout
+	return g.intervals().Session
 }

@@ -133,6 +133,9 @@ func (c *change) downgrade() bool {
 	}
 	successor := classic.Load(c.id, c.settings.Classic, c.classicRecord(), c.now)
 	rebalance := successor.Rebalance(c.now)
+	if c.rebalance == nil {
+		c.rebalance = rebalance.Rebalance
+	}
 	c.records = append(c.records, c.Tombstones()...)
 	c.records = append(c.records, successor.Record())
 	c.records = append(c.records, rebalance.Records...)

@@ -47,7 +47,7 @@ func TestScenarios(t *testing.T) {
 
 func testSettings() Settings {
 	return Settings{
-		SessionTimeout: 45 * time.Second, HeartbeatInterval: 5 * time.Second, MaxSize: 100,
+		MaxSize:   100,
 		Assignors: []string{assignor.UniformName, assignor.RangeName}, Migration: Bidirectional,
 		Classic: classic.Settings{
 			MinSessionTimeout: 6 * time.Second, MaxSessionTimeout: 30 * time.Minute, MaxSize: 100,
@@ -77,31 +77,35 @@ func topicName(id kafka.TopicID) string { return string(bytes.TrimRight(id[:], "
 
 // scenario is one group, its clock, its cluster and its journal.
 type scenario struct {
-	t        *testing.T
-	settings Settings
-	topics   *testTopics
-	group    machine.Group
-	start    time.Time
-	now      time.Time
-	view     map[string][]byte // the compacted journal
-	waiters  machine.Waiter
-	answered map[machine.Waiter]bool
-	fails    bool // the next records cannot be appended
-	out      []string
+	t         *testing.T
+	settings  Settings
+	intervals Intervals
+	topics    *testTopics
+	group     machine.Group
+	start     time.Time
+	now       time.Time
+	view      map[string][]byte // the compacted journal
+	waiters   machine.Waiter
+	answered  map[machine.Waiter]bool
+	fails     bool // the next records cannot be appended
+	out       []string
 }
 
 func newScenario(t *testing.T) *scenario {
 	start := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	s := &scenario{
 		t: t, settings: testSettings(), topics: &testTopics{}, start: start, now: start,
-		view: map[string][]byte{}, answered: map[machine.Waiter]bool{},
+		intervals: Intervals{Session: 45 * time.Second, Heartbeat: 5 * time.Second},
+		view:      map[string][]byte{}, answered: map[machine.Waiter]bool{},
 	}
 	s.group = s.newGroup()
 	return s
 }
 
 func (s *scenario) newGroup() *Group {
-	return New("g", s.settings, func() Topics { return s.topics })
+	return New("g", s.settings, Cluster{
+		Topics: func() Topics { return s.topics }, Intervals: func(string) Intervals { return s.intervals },
+	})
 }
 
 func (s *scenario) say(format string, args ...any) {
@@ -195,7 +199,9 @@ func (s *scenario) setTopics(args arguments) {
 }
 
 func (s *scenario) set(args arguments) {
-	s.settings.AssignmentInterval = args.duration("interval", "0s")
+	s.intervals.Assignment = args.duration("interval", "0s")
+	s.intervals.Session = args.duration("session", "45s")
+	s.intervals.Heartbeat = args.duration("heartbeat", "5s")
 	s.settings.MaxSize = int(args.number("size", 100))
 	s.settings.Migration = Migration(args.get("migration", string(Bidirectional)))
 	if g, ok := s.group.(*Group); ok {

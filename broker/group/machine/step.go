@@ -25,6 +25,13 @@ type Client struct {
 	Host string // the peer's address, as Kafka writes it: "/127.0.0.1"
 }
 
+// Rebalance is why the members of a group have to join anew: for the log, as Kafka tells it (KIP-800).
+type Rebalance struct {
+	Member string // to which it has happened; empty if to none
+	Cause  string
+	Reason string // what the member's client says of it; empty if nothing
+}
+
 // Step is what an event leads to. The coordinator carries it out in this order:
 //
 //   - Records are appended as one batch. If that fails, nothing is appended, Durable is called with the error, Appended
@@ -43,6 +50,8 @@ type Step struct {
 	// Durable tells the outcome of the records. A machine that has lost its shard meanwhile is not told. May be nil.
 	Durable func(now time.Time, err error) Step
 	Replies []Reply
+	// Rebalance, if not nil, says that members have to join anew from now on, and why.
+	Rebalance *Rebalance
 	// Successor, if not nil, replaces the machine: a group that goes over to the other protocol.
 	Successor Group
 }
