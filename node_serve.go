@@ -125,7 +125,6 @@ func (n *Node) openReplicas(context.Context) error {
 	n.run("groups", n.groups.Run)
 	n.run("transactions", n.transactions.Run)
 	n.run("tiering", n.tier.Run)
-	n.run("verification", func(ctx context.Context) error { n.verifier.Run(ctx); return nil })
 	n.run("checkpoints", func(ctx context.Context) error { n.checkpoints.Run(ctx); return nil })
 	n.run("retention", n.retention.Run)
 	n.run("compaction", n.cleaner.Run)
