@@ -30,6 +30,7 @@ import (
 	"github.com/firnlog/firn/tiering"
 	"github.com/firnlog/firn/tiering/checkpoint"
 	"github.com/firnlog/firn/tiering/objectstore"
+	"github.com/firnlog/firn/tiering/verify"
 )
 
 // Dependencies are what a node touches of the world around it. Tests replace them; the zero value is the real thing.
@@ -75,6 +76,7 @@ type Node struct {
 	meta      *metastore.Store
 	logs      *storage.Manager
 	bucket    objectstore.Bucket
+	verifier  *verify.Verifier
 	tier      *tiering.Manager
 	replicas  *replica.Manager
 	retention *retention.Enforcer

@@ -41,6 +41,13 @@ func ownRows() []row {
 				"store, however small it is; at least 1000, -1 seals by segment.bytes and segment.ms alone."},
 		{"firn.tier.gc.grace.ms", Long, "900000", ReadOnly, atLeast(0), Acts,
 			"Milliseconds that an object stays after the last reference to it went, since readers may hold it."},
+		{"firn.tier.scrub.interval.ms", Long, "604800000", ReadOnly, atLeast(0), Acts,
+			"Milliseconds from one comparison of the object store with the manifests to the next; 0 compares only when asked."},
+		{"firn.tier.scrub.depth", String, "listing", ReadOnly, oneOf("listing", "tails", "data"), Acts,
+			"How closely such a comparison looks: listing finds what is missing or unknown, tails reads the end of each object, " +
+				"data reads everything."},
+		{"firn.tier.verify.max.bytes.per.second", Long, "52428800", ReadOnly, atLeast(0), Acts,
+			"Bytes a second that a comparison reads of objects at most; 0 is no limit."},
 		{"firn.tier.checkpoint.interval.ms", Long, "60000", ReadOnly, atLeast(1000), Acts,
 			"Milliseconds between two checkpoints of the cluster in the object store, if anything has changed."},
 		{"firn.tier.fetch.memory.bytes", Long, "134217728", ReadOnly, atLeast(8 << 20), Acts,
