@@ -70,6 +70,9 @@ func (r *retainedLog) View(ctx context.Context) (retention.View, error) {
 		return view, nil
 	}
 	view.Tiered, view.RemoteEnd = true, tier.End
+	if !cfg.RemoteStorageEnable { // what is remote is about to go, so that no local copy may
+		view.Limits.LocalMs, view.Limits.LocalBytes = retention.Unlimited, retention.Unlimited
+	}
 	tree, err := r.node.tier.Manifests().Get(ctx, r.partition.ID())
 	if err != nil {
 		return retention.View{}, err

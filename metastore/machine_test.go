@@ -89,7 +89,7 @@ func parseCommand(t *testing.T, d *datadriven.TestData) command.Command {
 	case "create":
 		return command.CreateTopics{Topics: a.topics()}
 	case "delete":
-		return command.DeleteTopic{ID: a.id("id"), ElapsedMs: a.number("elapsed")}
+		return command.DeleteTopic{ID: a.id("id"), ElapsedMs: a.number("elapsed"), Keep: a.d.HasArg("keep")}
 	case "partitions":
 		return command.CreatePartitions{
 			TopicID: a.id("id"), Existing: int32(a.number("existing")),
@@ -155,6 +155,10 @@ func (a arguments) tierCommand() command.Command {
 	case "advance":
 		return command.AdvanceStart{
 			Partition: tp, LeaderEpoch: epoch, Start: a.number("start"), ElapsedMs: a.number("elapsed"), Below: a.below(),
+		}
+	case "empty":
+		return command.EmptyTier{
+			Partition: tp, LeaderEpoch: epoch, Start: a.number("start"), ElapsedMs: a.number("elapsed"),
 		}
 	case "collected":
 		return command.Collected{Objects: []command.CollectedObject{
@@ -366,6 +370,9 @@ func describeTier(t *testing.T, db *state.DB) string {
 			topic, err = parseDeletedTopic(kafka.UUID(key[1:]), value)
 			line = fmt.Sprintf("deleted topic %s %s of %d partitions, since %d",
 				idText(topic.ID), topic.Name, topic.Partitions, topic.ElapsedMs)
+			if topic.Kept {
+				line += ", its objects kept"
+			}
 		case keyPin:
 			var pin command.Pin
 			pin, err = parsePin(value)

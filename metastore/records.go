@@ -206,7 +206,8 @@ func encodeDeletedTopic(topic command.DeletedTopic) []byte {
 	dst = binary.AppendVarint(dst, int64(topic.Partitions))
 	dst = binary.AppendVarint(dst, topic.ElapsedMs)
 	dst = binary.AppendUvarint(dst, topic.Index)
-	return command.AppendUUIDs(dst, topic.Origins)
+	dst = command.AppendUUIDs(dst, topic.Origins)
+	return command.AppendBool(dst, topic.Kept)
 }
 
 func parseDeletedTopic(id kafka.TopicID, value []byte) (command.DeletedTopic, error) {
@@ -214,7 +215,7 @@ func parseDeletedTopic(id kafka.TopicID, value []byte) (command.DeletedTopic, er
 		func(c *command.Cursor, version uint8) command.DeletedTopic {
 			topic := command.DeletedTopic{ID: id, Name: c.String(), Partitions: c.Int32(), ElapsedMs: c.Int64()}
 			if version > recordVersion {
-				topic.Index, topic.Origins = c.Uvarint(), c.UUIDs()
+				topic.Index, topic.Origins, topic.Kept = c.Uvarint(), c.UUIDs(), c.Bool()
 			}
 			return topic
 		})

@@ -47,6 +47,7 @@ func (t *transition) restoreTopic(restored *command.RestoredTopic) error {
 	}
 	t.setTopic(next)
 	if restored.First == 0 {
+		t.batch.Delete(state.SpaceTier, topicKey(keyDeletedTopic, next.ID)) // of one that was kept
 		t.delta.TopicsCreated = append(t.delta.TopicsCreated, next)
 	}
 	return nil
@@ -65,7 +66,11 @@ func (t *transition) restoredTopic(restored *command.RestoredTopic) (*image.Topi
 		}
 		return topic, nil
 	}
-	if err := t.checkNewTopic(restored.Name, restored.ID); err != nil {
+	check := t.checkNewTopic
+	if t.isKept(restored.ID) { // what was kept when it was deleted comes back
+		check = func(name string, _ kafka.TopicID) error { return t.image.CheckNewTopicName(name) }
+	}
+	if err := check(restored.Name, restored.ID); err != nil {
 		return nil, err
 	}
 	if n := len(restored.Origins); n == 0 || n > command.MaxOrigins || restored.Origins[n-1] != t.image.ClusterID {

@@ -1,7 +1,10 @@
 package metastore
 
 import (
+	"bytes"
 	"fmt"
+	"maps"
+	"slices"
 
 	"github.com/firnlog/firn/internal/kafka"
 	"github.com/firnlog/firn/metastore/command"
@@ -218,6 +221,24 @@ func (t *transition) advanceStart(cmd command.AdvanceStart) (any, error) {
 	return t.setTier(cmd.Partition, cmd.LeaderEpoch, tier), nil
 }
 
+func (t *transition) emptyTier(cmd command.EmptyTier) (any, error) {
+	tier, err := t.opened(cmd.Partition, cmd.LeaderEpoch)
+	start := max(tier.Start, cmd.Start)
+	if err != nil || tier.Start == start && tier.End == start {
+		return tier, err
+	}
+	elapsedMs := t.observe(cmd.ElapsedMs)
+	for _, item := range t.items(cmd.Partition) {
+		t.batch.Delete(state.SpaceTier, headKey(cmd.Partition, item.Summary().BaseOffset))
+		t.discard(cmd.Partition, expired(item), elapsedMs)
+	}
+	// An upload that was reserved for a later place than the next one begins at would not be found, should it lapse.
+	t.lapseAll(cmd.Partition, elapsedMs)
+	tier.Segments, tier.Bytes = 0, 0
+	tier.Start, tier.End = start, start
+	return t.setTier(cmd.Partition, cmd.LeaderEpoch, tier), nil
+}
+
 // expired is what an item becomes that the log start has passed as a whole.
 func expired(item command.Item) command.Garbage {
 	s := item.Summary()
@@ -258,21 +279,45 @@ func (t *transition) lapseReservations(cmd command.LapseReservations) (any, erro
 		t.batch.Delete(state.SpaceTier, key)
 		reserved, found := t.reservation(tp, upload)
 		if !found {
-			continue // its topic is deleted
+			continue // its topic is deleted, or its remote storage was switched off
 		}
-		t.batch.Delete(state.SpaceTier, uploadKey(keyReservation, tp, upload))
-		garbage := command.Garbage{
-			Kind: command.LapsedUpload, UploadID: upload, LeaderEpoch: reserved.leaderEpoch,
-			BaseOffset: reserved.lowest, EndOffset: -1,
-		}
-		if reserved.rewrite {
-			garbage.Kind = command.LapsedRewrite
-		}
-		t.discard(tp, garbage, elapsedMs)
+		t.lapse(tp, upload, reserved, elapsedMs)
 		lapsed.Uploads++
 	}
 	t.lapsePins(elapsedMs)
 	return lapsed, nil
+}
+
+// lapse ends a reservation under which there may be an object. Its place in the index by deadline is left alone.
+func (t *transition) lapse(tp kafka.TopicIDPartition, upload kafka.UUID, reserved reservation, elapsedMs int64) {
+	t.batch.Delete(state.SpaceTier, uploadKey(keyReservation, tp, upload))
+	garbage := command.Garbage{
+		Kind: command.LapsedUpload, UploadID: upload, LeaderEpoch: reserved.leaderEpoch,
+		BaseOffset: reserved.lowest, EndOffset: -1,
+	}
+	if reserved.rewrite {
+		garbage.Kind = command.LapsedRewrite
+	}
+	t.discard(tp, garbage, elapsedMs)
+}
+
+// lapseAll ends the reservations of a partition.
+func (t *transition) lapseAll(tp kafka.TopicIDPartition, elapsedMs int64) {
+	reserved := map[kafka.UUID]reservation{}
+	prefix := partitionKey(keyReservation, tp)
+	t.note(t.batch.Scan(state.SpaceTier, state.Prefix(prefix), func(key, value []byte) error {
+		parsed, err := parseReservation(value)
+		reserved[kafka.UUID(key[len(prefix):])] = parsed
+		return err
+	}))
+	if t.fault != nil {
+		return
+	}
+	for _, upload := range slices.SortedFunc(maps.Keys(reserved), func(a, b kafka.UUID) int {
+		return bytes.Compare(a[:], b[:])
+	}) {
+		t.lapse(tp, upload, reserved[upload], elapsedMs)
+	}
 }
 
 // deadlinesUpTo lists keys of the index by deadline.

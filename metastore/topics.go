@@ -55,6 +55,17 @@ func (t *transition) isDeleted(id kafka.TopicID) bool {
 	return t.get(topicKey(keyDeletedTopic, id)) != nil
 }
 
+// isKept tells whether the id belongs to a deleted topic whose objects stay for good.
+func (t *transition) isKept(id kafka.TopicID) bool {
+	value := t.get(topicKey(keyDeletedTopic, id))
+	if value == nil {
+		return false
+	}
+	topic, err := parseDeletedTopic(id, value)
+	t.note(err)
+	return topic.Kept
+}
+
 func (t *transition) checkReplicas(partitions []command.NewPartition) error {
 	for i, partition := range partitions {
 		if len(partition.Replicas) == 0 || len(partition.Directories) != len(partition.Replicas) {
@@ -104,22 +115,22 @@ func (t *transition) deleteTopic(cmd command.DeleteTopic) error {
 	t.batch.Delete(state.SpaceMetadata, topicKey(keyTopic, topic.ID))
 	t.batch.DeleteRange(state.SpaceMetadata, state.Prefix(topicKey(keyPartition, topic.ID)))
 	if slices.ContainsFunc(topic.Partitions, func(p image.Partition) bool { return p.Tier != nil }) {
-		t.dropTier(topic, elapsedMs)
+		t.dropTier(topic, elapsedMs, cmd.Keep)
 	}
 	t.image = t.image.WithoutTopic(topic)
 	t.delta.TopicsDeleted = append(t.delta.TopicsDeleted, topic)
 	return nil
 }
 
-// dropTier replaces all that is known about a topic's objects by one marker: they are all garbage, and are found by
-// listing what is under the topic's id. The index by deadline is left to lapseReservations.
-func (t *transition) dropTier(topic *image.Topic, elapsedMs int64) {
+// dropTier replaces all that is known about a topic's objects by one marker: they are all garbage, unless they are kept
+// for good, and are found by listing what is under the topic's id. The index by deadline is left to lapseReservations.
+func (t *transition) dropTier(topic *image.Topic, elapsedMs int64, keep bool) {
 	for _, kind := range []byte{keyTier, keyHead, keyReservation, keyGarbage} {
 		t.batch.DeleteRange(state.SpaceTier, state.Prefix(topicKey(kind, topic.ID)))
 	}
 	marker := command.DeletedTopic{
 		ID: topic.ID, Name: topic.Name, Partitions: int32(len(topic.Partitions)), ElapsedMs: elapsedMs,
-		Index: t.index, Origins: topic.Origins,
+		Index: t.index, Origins: topic.Origins, Kept: keep,
 	}
 	t.batch.Set(state.SpaceTier, topicKey(keyDeletedTopic, topic.ID), encodeDeletedTopic(marker))
 }

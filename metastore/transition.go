@@ -58,6 +58,8 @@ func (t *transition) applyTier(cmd command.Command) (result any, refusal error) 
 		return t.commitSegment(cmd)
 	case command.AdvanceStart:
 		return t.advanceStart(cmd)
+	case command.EmptyTier:
+		return t.emptyTier(cmd)
 	case command.Seal:
 		return t.seal(cmd)
 	case command.ReplaceRange:

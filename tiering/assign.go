@@ -60,8 +60,8 @@ func (m *Manager) assignTopic(img *image.Image, topic *image.Topic) {
 	}
 }
 
-// settings resolves what a topic says about the tier; nil if it is not tiered. Settings that do not fit any more, which
-// a stricter table could make of them, leave the topic local: nothing is lost by that.
+// settings resolves what a topic says about the tier; nil if it is not known. Settings that do not fit any more, which
+// a stricter table could make of them, leave everything where it is: nothing is lost by that.
 func (m *Manager) settings(img *image.Image, topic *image.Topic) *upload.Settings {
 	cfg, err := config.ResolveTopic(topic.Configs, m.options.Layers(img).Lookup)
 	if err != nil {
@@ -70,14 +70,15 @@ func (m *Manager) settings(img *image.Image, topic *image.Topic) *upload.Setting
 		return nil
 	}
 	if !cfg.RemoteStorageEnable {
-		return nil
+		return &upload.Settings{Off: true}
 	}
 	return &upload.Settings{Hold: upload.HoldOf(&cfg), Paused: cfg.RemoteCopyDisable}
 }
 
 func (m *Manager) assignPartition(topic *image.Topic, index int32, settings *upload.Settings) {
 	id := kafka.TopicIDPartition{ID: topic.ID, Partition: index}
-	if int(index) >= len(topic.Partitions) || settings == nil || topic.Partitions[index].Leader != m.options.BrokerID {
+	if int(index) >= len(topic.Partitions) || settings == nil || topic.Partitions[index].Leader != m.options.BrokerID ||
+		settings.Off && topic.Partitions[index].Tier == nil { // it has never been tiered
 		delete(m.wanted, id)
 		return
 	}

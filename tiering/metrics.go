@@ -72,6 +72,9 @@ func (c *lagCollector) Collect(metrics chan<- prometheus.Metric) {
 	topics := map[string]*topicLag{}
 	img := c.manager.options.Metadata.Image()
 	for id, want := range c.manager.snapshot() {
+		if want.settings.Off {
+			continue
+		}
 		sum := topics[want.partition.Name.Topic]
 		if sum == nil {
 			sum = &topicLag{Lag: upload.Lag{Oldest: -1}}

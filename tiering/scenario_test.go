@@ -218,8 +218,11 @@ func (s *script) alter(td *datadriven.TestData) string {
 	return ""
 }
 
-func (s *script) delete(*datadriven.TestData) string {
-	s.broker.propose(command.DeleteTopic{ID: testTopic, ElapsedMs: s.broker.meta.ElapsedMs()})
+// delete keep: the topic, without its objects.
+func (s *script) delete(td *datadriven.TestData) string {
+	s.broker.propose(command.DeleteTopic{
+		ID: testTopic, ElapsedMs: s.broker.meta.ElapsedMs(), Keep: td.HasArg("keep"),
+	})
 	s.broker.settle()
 	return ""
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/firnlog/firn/broker/wire"
+	"github.com/firnlog/firn/internal/config"
 	"github.com/firnlog/firn/internal/kafka"
 	"github.com/firnlog/firn/metastore/command"
 	"github.com/firnlog/firn/metastore/image"
@@ -76,6 +77,17 @@ func findTopic(img *image.Image, asked *kmsg.DeleteTopicsRequestTopic) (*image.T
 	return nil, fmt.Errorf("there is no topic with the id %s: %w", kafka.TopicID(asked.TopicID), kafka.UnknownTopicID)
 }
 
+func (h *Handlers) dropTopic(ctx context.Context, img *image.Image, topic *image.Topic) error {
+	settings, err := config.ResolveTopic(topic.Configs, h.options.Layers(img).Lookup)
+	if err != nil {
+		return fmt.Errorf("the settings of topic %q, which say what becomes of its objects: %w", topic.Name, err)
+	}
+	_, err = h.options.Metadata.Propose(ctx, command.DeleteTopic{
+		ID: topic.ID, ElapsedMs: h.options.Metadata.ElapsedMs(), Keep: !settings.RemoteDelete,
+	})
+	return commitError(err)
+}
+
 func (h *Handlers) deleteTopic(ctx context.Context, img *image.Image, asked *kmsg.DeleteTopicsRequestTopic,
 	repeated bool,
 ) kmsg.DeleteTopicsResponseTopic {
@@ -97,10 +109,7 @@ func (h *Handlers) deleteTopic(ctx context.Context, img *image.Image, asked *kms
 		err = checkNotInternal(topic.Name, "deleted")
 	}
 	if err == nil {
-		_, err = h.options.Metadata.Propose(ctx, command.DeleteTopic{
-			ID: topic.ID, ElapsedMs: h.options.Metadata.ElapsedMs(),
-		})
-		err = commitError(err)
+		err = h.dropTopic(ctx, img, topic)
 	}
 	answer.ErrorCode, answer.ErrorMessage = fail(err)
 	return answer

@@ -9,6 +9,7 @@ import (
 
 	"github.com/firnlog/firn/broker/wire"
 	"github.com/firnlog/firn/internal/kafka"
+	"github.com/firnlog/firn/metastore/command"
 )
 
 func TestRoutesAreExactlyTheAdvertisedAPIs(t *testing.T) {
@@ -378,6 +379,38 @@ func TestCreatePartitions(t *testing.T) {
 		t.Errorf("%v, %d partitions, want 5", code, len(n.topic("a").Partitions))
 	}
 	n.produce("a", 4, "x")
+}
+
+func TestATopicMayBeDeletedWithoutItsObjects(t *testing.T) {
+	n := newTestNode(t, nil)
+	for _, topic := range []string{"gone", "kept"} {
+		id := n.createTopic(topic, 1, "remote.storage.enable", "true")
+		must(n.meta.Propose(n.conn.Context, command.OpenTier{Partition: kafka.TopicIDPartition{ID: id}}))
+	}
+	if code, message := n.alterOne(ofTopic, "kept", set, "firn.remote.delete", "false"); code != 0 {
+		t.Fatal(code, message)
+	}
+	_, settings := n.describe(ofTopic, "kept", nil)
+	if got := settings["firn.remote.delete"]; deref(got.Value) != "false" {
+		t.Errorf("described as %+v", got)
+	}
+	if _, settings := n.describe(ofTopic, "gone", nil); settings["firn.remote.delete"].Value != nil {
+		t.Error("a setting that Kafka does not have is shown although nobody has set it")
+	}
+	req := kmsg.NewPtrDeleteTopicsRequest()
+	req.TopicNames = []string{"gone", "kept"}
+	for _, answer := range ask[*kmsg.DeleteTopicsResponse](n, req, 5).Topics {
+		if answer.ErrorCode != 0 {
+			t.Errorf("%s: %v", deref(answer.Topic), kafka.Errno(answer.ErrorCode))
+		}
+	}
+	kept := map[string]bool{}
+	for _, topic := range must(n.meta.DeletedTopics()) {
+		kept[topic.Name] = topic.Kept
+	}
+	if len(kept) != 2 || kept["gone"] || !kept["kept"] {
+		t.Errorf("kept: %v", kept)
+	}
 }
 
 // TestTI25WhatIsTieredByDefault: with a real store every new topic is tiered unless it says otherwise, or cannot be;

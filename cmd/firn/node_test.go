@@ -335,6 +335,16 @@ func testTier(t *testing.T, s shell) {
 	if got := s.ok(t, "", "topic describe tiered"); !strings.Contains(squeeze(got), "TIERED END END\n0 1 ") {
 		t.Errorf("described as\n%s", got)
 	}
+	nobody := firn(t, "", "topic", "delete", "tiered", "nobody", "--keep-objects", "-b", s.broker)
+	if nobody.status != exitFailed || !strings.Contains(nobody.err, "topic nobody") {
+		t.Errorf("deletion of what is not there: status %d, %q", nobody.status, nobody.err)
+	}
+	if got := s.ok(t, "", "topic describe tiered"); !strings.Contains(got, "firn.remote.delete") {
+		t.Errorf("nothing was to be deleted, and the other topic is described as\n%s", got)
+	}
+	if got := s.ok(t, "", "topic delete tiered --keep-objects"); !strings.Contains(got, "deleted") {
+		t.Errorf("deleted as %q", got)
+	}
 }
 
 // lineWriter tells of each write.

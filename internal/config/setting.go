@@ -104,7 +104,8 @@ type Setting struct {
 	ReadOnly bool
 	// Sensitive values are never shown.
 	Sensitive bool
-	// Internal settings are for tests; DescribeConfigs shows them only if they are set.
+	// Internal settings are for tests, or a topic's that Kafka does not have; DescribeConfigs shows them only if they are
+	// set.
 	Internal bool
 }
 

@@ -65,7 +65,7 @@ func TestTablesAreThoseOfKafka44(t *testing.T) {
 		}
 	}
 	for _, setting := range Topic() {
-		if !seen["topic "+setting.Name] {
+		if !setting.Own() && !seen["topic "+setting.Name] {
 			t.Errorf("topic setting %s is not in Kafka", setting.Name)
 		}
 	}

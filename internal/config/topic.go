@@ -42,6 +42,8 @@ type TopicConfig struct {
 	// RemoteStorageEnable copies sealed segments to the object store; RemoteCopyDisable stops the copying and serves
 	// what is there; RemoteLogDeleteOnDisable removes the remote data when RemoteStorageEnable goes.
 	RemoteStorageEnable, RemoteCopyDisable, RemoteLogDeleteOnDisable bool
+	// RemoteDelete has the objects go when the topic is deleted.
+	RemoteDelete bool
 	// RemoteCopyLagMs and RemoteCopyLagBytes hold a sealed segment back; 0 is at once, −1 as local retention.
 	RemoteCopyLagMs, RemoteCopyLagBytes int64
 	// UncleanLeaderElection lets a replica lead that lacks acknowledged records.
@@ -119,6 +121,7 @@ func ResolveTopic(overrides map[string]string, broker func(name string) (value s
 		RemoteStorageEnable:         r.boolean("remote.storage.enable"),
 		RemoteCopyDisable:           r.boolean("remote.log.copy.disable"),
 		RemoteLogDeleteOnDisable:    r.boolean("remote.log.delete.on.disable"),
+		RemoteDelete:                r.boolean(remoteDelete),
 		RemoteCopyLagMs:             r.long("remote.copy.lag.ms"),
 		RemoteCopyLagBytes:          r.long("remote.copy.lag.bytes"),
 		UncleanLeaderElection:       r.boolean("unclean.leader.election.enable"),

@@ -37,10 +37,10 @@ func CheckTopicChange(before, after map[string]string, broker BrokerLookup) erro
 	if next.RemoteStorageEnable {
 		return checkRemote(next, broker)
 	}
-	if isTrue(before["remote.storage.enable"]) {
-		return invalid("remote.storage.enable cannot be switched off for a topic that has it: its remote data would be " +
-			"lost, and removing that on purpose is not possible yet. To stop the copying and keep serving what is " +
-			"remote, set remote.log.copy.disable=true")
+	if isTrue(before["remote.storage.enable"]) && !next.RemoteLogDeleteOnDisable {
+		return invalid("remote.storage.enable cannot be switched off without removing what is remote: set " +
+			"remote.log.delete.on.disable=true along with it to do so, after which the log begins where the local one " +
+			"does. To stop the copying and keep serving what is remote, set remote.log.copy.disable=true instead")
 	}
 	return nil
 }

@@ -17,7 +17,10 @@ func topicSettings() []Setting {
 		s := row.setting()
 		s.ReadOnly = false
 		s.Synonyms = brokerSynonyms(row.name)
-		s.Internal = row.name == internalSegmentBytes
+		if s.Own() {
+			s.KafkaDefault = nil
+		}
+		s.Internal = s.Own() || row.name == internalSegmentBytes
 		settings = append(settings, s)
 	}
 	return settings
@@ -25,6 +28,9 @@ func topicSettings() []Setting {
 
 // internalSegmentBytes goes below the limit of segment.bytes, for tests that want many small segments.
 const internalSegmentBytes = "internal.segment.bytes"
+
+// remoteDelete is the one topic setting that Kafka has no name for.
+const remoteDelete = Prefix + "remote.delete"
 
 // brokerSynonyms names the broker settings that a topic setting inherits from, the strongest first.
 func brokerSynonyms(topicSetting string) []string {
@@ -94,14 +100,17 @@ func topicRetentionRows() []row {
 			"Whether sealed segments are copied to the object store and read from there."},
 		{"remote.log.copy.disable", Boolean, "false", ClusterWide, nil, Acts,
 			"Whether the remote part only serves: nothing more is copied to the object store."},
-		{"remote.log.delete.on.disable", Boolean, "false", ClusterWide, nil, Later,
-			"Whether switching remote.storage.enable off removes the remote data."},
+		{"remote.log.delete.on.disable", Boolean, "false", ClusterWide, nil, Acts,
+			"Whether remote.storage.enable may be switched off, which then removes the remote data: the log begins where " +
+				"the local one does."},
 		{"remote.copy.lag.ms", Long, "0", ClusterWide, atLeast(-1), Acts,
 			"Milliseconds after its latest record before a sealed segment may be copied to the object store; -1 " +
 				"follows local.retention.ms."},
 		{"remote.copy.lag.bytes", Long, "-1", ClusterWide, atLeast(-1), Acts,
 			"Bytes of newer data before a sealed segment may be copied to the object store; -1 follows " +
 				"local.retention.bytes."},
+		{remoteDelete, Boolean, "true", ClusterWide, nil, Acts,
+			"Whether deleting the topic removes its objects from the object store."},
 	}
 }
 

@@ -29,7 +29,7 @@ func TestResolveTopicWithNothingSetIsKafkasDefaults(t *testing.T) {
 		SegmentIndexBytes: 10485760, IndexIntervalBytes: 4096, MaxMessageBytes: 1048588,
 		MaxDecompressedMessageBytes: 2147483639, MinInsyncReplicas: 1, TimestampBeforeMaxMs: math.MaxInt64,
 		TimestampAfterMaxMs: 3600000, FlushMessages: math.MaxInt64, FlushMs: math.MaxInt64, FileDeleteDelayMs: 60000,
-		RemoteCopyLagBytes: -1, DeleteRetentionMs: 86400000, MaxCompactionLagMs: math.MaxInt64,
+		RemoteDelete: true, RemoteCopyLagBytes: -1, DeleteRetentionMs: 86400000, MaxCompactionLagMs: math.MaxInt64,
 		MinCleanableDirtyRatio: 0.5,
 	}
 	if got != want {
@@ -174,7 +174,7 @@ func TestCheckTopicChange(t *testing.T) {
 			"cannot be switched off"},
 		{"remote storage taken back", remote(), nil, nil, "cannot be switched off"},
 		{"remote storage switched off with deletion", remote(),
-			map[string]string{"remote.log.delete.on.disable": "true"}, nil, "cannot be switched off"},
+			map[string]string{"remote.log.delete.on.disable": "true"}, nil, ""},
 		{"remote storage kept", remote(), remote("retention.ms", "-1"), nil, ""},
 		{"remote storage switched on", map[string]string{}, remote(), nil, ""},
 	}
@@ -209,7 +209,7 @@ func TestExactlyTheTopicSettingsOfTheTableAreResolved(t *testing.T) {
 		"cleanup.policy": "compact", "compression.type": "zstd", "internal.segment.bytes": "5",
 		"message.timestamp.type": "LogAppendTime", "preallocate": "true", "remote.log.copy.disable": "true",
 		"remote.log.delete.on.disable": "true", "remote.storage.enable": "true", "min.cleanable.dirty.ratio": "0.7",
-		"unclean.leader.election.enable": "true", "segment.bytes": "2000000",
+		"unclean.leader.election.enable": "true", "segment.bytes": "2000000", "firn.remote.delete": "false",
 		// Nothing reads these yet, nor will what reads them be a part of TopicConfig.
 		"errors.deadletterqueue.group.enable": "", "leader.replication.throttled.replicas": "",
 		"follower.replication.throttled.replicas": "",

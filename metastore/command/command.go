@@ -32,6 +32,7 @@ const (
 	TypeCheckpointWritten   Type = 21
 	TypeRestoreTopics       Type = 22
 	TypeSetNextProducerID   Type = 23
+	TypeEmptyTier           Type = 24
 )
 
 // String is the command's name, as in metrics and log lines.
@@ -60,6 +61,7 @@ func (t Type) String() string {
 		TypeCheckpointWritten:   "checkpoint_written",
 		TypeRestoreTopics:       "restore_topics",
 		TypeSetNextProducerID:   "set_next_producer_id",
+		TypeEmptyTier:           "empty_tier",
 	}
 	if int(t) < len(names) && names[t] != "" {
 		return names[t]
@@ -77,7 +79,7 @@ const (
 // bodyVersion is the version that a command's body is written in; older ones are read, too.
 func (t Type) bodyVersion() uint8 {
 	switch t {
-	case TypeReserveUploads, TypeAdvanceStart, TypeCollected:
+	case TypeDeleteTopic, TypeReserveUploads, TypeAdvanceStart, TypeCollected:
 		return version2
 	}
 	return version1
@@ -137,7 +139,7 @@ func readBody(kind Type, version uint8, c *Cursor) Command {
 	case TypeCreateTopics:
 		return CreateTopics{Topics: readList(c, minNewTopicBytes, readNewTopic)}
 	case TypeDeleteTopic:
-		return DeleteTopic{ID: c.UUID(), ElapsedMs: c.Int64()}
+		return readDeleteTopic(c, version)
 	case TypeCreatePartitions:
 		return readCreatePartitions(c)
 	case TypeAlterConfigs:
@@ -183,6 +185,10 @@ func readTierBody(kind Type, version uint8, c *Cursor) Command {
 		return Unpin{ID: c.UUID()}
 	case TypeCheckpointWritten:
 		return readCheckpointWritten(c)
+	case TypeEmptyTier:
+		return EmptyTier{
+			Partition: c.Partition(), LeaderEpoch: c.LeaderEpoch(), Start: c.Int64(), ElapsedMs: c.Int64(),
+		}
 	default:
 		return nil
 	}

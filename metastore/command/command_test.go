@@ -90,6 +90,7 @@ func TestOldVersionsOfCommandsAreRead(t *testing.T) {
 		},
 		AdvanceStart{Partition: tp, LeaderEpoch: 7, Start: 2000, ElapsedMs: 70_000},
 		Collected{Objects: []CollectedObject{{Partition: tp, UploadID: id(0x90)}}},
+		DeleteTopic{ID: id(0x10), ElapsedMs: 123_456},
 	}
 	stored, err := os.ReadFile(filepath.Join("testdata", "commands-v1.golden"))
 	if err != nil {

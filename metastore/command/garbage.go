@@ -111,6 +111,7 @@ type DeletedTopic struct {
 	ElapsedMs  int64        // elapsed time of the deletion
 	Index      uint64       // of the command in the metadata log that has deleted it
 	Origins    []kafka.UUID // the clusters that have written objects of it; empty means just this one
+	Kept       bool         // its objects stay for good: it is a trace and no garbage
 }
 
 // Checkpoint is a checkpoint of the cluster that is durable in the bucket.

@@ -75,7 +75,7 @@ func samples() []Command {
 			},
 			{ID: id(0x11), Name: "__consumer_offsets", Internal: true, Partitions: partitions[:1]},
 		}},
-		DeleteTopic{ID: id(0x10), ElapsedMs: 123_456},
+		DeleteTopic{ID: id(0x10), ElapsedMs: 123_456, Keep: true},
 		CreatePartitions{TopicID: id(0x10), Existing: 2, Partitions: partitions},
 		AlterConfigs{Resource: ResourceTopic, Name: "flights", Ops: []ConfigOp{
 			{Name: "retention.ms", Value: pointer("1000")}, {Name: "segment.ms"}, {Name: "x", Value: pointer("")},
@@ -97,6 +97,7 @@ func samples() []Command {
 		Collected{Objects: []CollectedObject{{Partition: tp, UploadID: id(0x90), To: 1500}}},
 		TopicCollected{TopicID: id(0x10)},
 		LapseReservations{ElapsedMs: 700_000},
+		EmptyTier{Partition: tp, LeaderEpoch: 7, Start: 2000, ElapsedMs: 70_000},
 		Seal{
 			Partition: tp, LeaderEpoch: 7, Version: 9, Removed: []kafka.UUID{id(0x90), id(0x91)},
 			Reference: sampleReference(LevelLeaf),

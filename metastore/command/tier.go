@@ -140,6 +140,26 @@ func readAdvanceStart(c *Cursor, version uint8) Command {
 	return cmd
 }
 
+// EmptyTier takes everything remote out of a partition's log, since its remote storage was switched off (KIP-950). All
+// items become garbage and all reservations lapse. The log and its remote range, which is empty then, begin at Start,
+// where the local log does, or where the log began if that is later. It may be proposed again, should the local log have
+// moved on meanwhile. The result is the image.TierState.
+type EmptyTier struct {
+	Partition   kafka.TopicIDPartition
+	LeaderEpoch kafka.LeaderEpoch
+	Start       int64
+	ElapsedMs   int64
+}
+
+// Type is TypeEmptyTier.
+func (EmptyTier) Type() Type { return TypeEmptyTier }
+
+func (c EmptyTier) appendBody(dst []byte) []byte {
+	dst = appendTierTarget(dst, c.Partition, c.LeaderEpoch)
+	dst = binary.AppendVarint(dst, c.Start)
+	return binary.AppendVarint(dst, c.ElapsedMs)
+}
+
 // LapseReservations ends every reservation whose deadline is at or before ElapsedMs: it becomes garbage, and can never
 // be committed any more. Pins end likewise. The result is a ReservationsLapsed.
 type LapseReservations struct {

@@ -82,6 +82,7 @@ func readNewPartitions(c *Cursor) []NewPartition {
 type DeleteTopic struct {
 	ID        kafka.TopicID
 	ElapsedMs int64
+	Keep      bool // what it has in the bucket stays for good (firn.remote.delete)
 }
 
 // Type is TypeDeleteTopic.
@@ -89,7 +90,16 @@ func (DeleteTopic) Type() Type { return TypeDeleteTopic }
 
 func (c DeleteTopic) appendBody(dst []byte) []byte {
 	dst = append(dst, c.ID[:]...)
-	return binary.AppendVarint(dst, c.ElapsedMs)
+	dst = binary.AppendVarint(dst, c.ElapsedMs)
+	return AppendBool(dst, c.Keep)
+}
+
+func readDeleteTopic(c *Cursor, version uint8) Command {
+	cmd := DeleteTopic{ID: c.UUID(), ElapsedMs: c.Int64()}
+	if version > version1 {
+		cmd.Keep = c.Bool()
+	}
+	return cmd
 }
 
 // CreatePartitions adds partitions to a topic that has exactly Existing of them: of two requests at once, one is

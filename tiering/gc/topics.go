@@ -19,6 +19,9 @@ func (c *Collector) collectTopics(ctx context.Context, r rule) (nextMs int64, er
 	}
 	nextMs = never
 	for _, topic := range topics {
+		if topic.Kept {
+			continue
+		}
 		// Until the later of the two has passed, a reader may hold an object and an upload may still land.
 		quiet := topic.ElapsedMs + max(c.options.Grace, c.options.UploadDeadline).Milliseconds()
 		if due := topic.ElapsedMs + c.options.Grace.Milliseconds(); due > r.nowMs {

@@ -48,6 +48,16 @@ func (r *reservations) take(ctx context.Context, waiting int) (kafka.UUID, error
 	return id, nil
 }
 
+// forget lets go of what is left: it has lapsed.
+func (r *reservations) forget(ctx context.Context) {
+	select {
+	case r.token <- struct{}{}:
+		r.ids = nil
+		<-r.token
+	case <-ctx.Done():
+	}
+}
+
 // want is how many ids to reserve: as many as there is work for, or as were needed in the time of the last batch.
 func (r *reservations) want(waiting int) int {
 	want := max(waiting, r.used)

@@ -26,6 +26,7 @@ type Partition struct {
 type Settings struct {
 	Hold   Hold
 	Paused bool // remote.log.copy.disable: nothing more is copied, and local data stays
+	Off    bool // remote.storage.enable is false: nothing is copied, and what is remote goes
 }
 
 // Task copies one partition's sealed segments, oldest first, for as long as this broker leads it in one epoch.
@@ -134,7 +135,11 @@ func (t *Task) log() (*storage.Log, error) {
 
 // round does what there is to do, and tells how long there may be nothing.
 func (t *Task) round(ctx context.Context) (idle time.Duration, err error) {
-	if t.settings.Load().Paused {
+	switch settings := t.settings.Load(); {
+	case settings.Off:
+		t.awaited.Store(0)
+		return t.options.Interval, t.empty(ctx)
+	case settings.Paused:
 		t.awaited.Store(0)
 		return t.options.Interval, nil
 	}
@@ -188,6 +193,33 @@ func (t *Task) openTier(ctx context.Context, log *storage.Log) (image.TierState,
 		})
 	}
 	return tier, nil
+}
+
+// empty takes what is remote out of a log whose remote storage was switched off: the log begins where the local one
+// does. Should retention, which still went by the old settings, have moved that on in between, the next round follows.
+func (t *Task) empty(ctx context.Context) error {
+	partition, found := t.options.Metadata.Image().PartitionByID(t.partition.ID)
+	if !found || partition.Epoch != t.partition.Epoch {
+		return fmt.Errorf("%s: %w", t.partition.Name, errFenced)
+	}
+	log, err := t.log()
+	if err != nil {
+		return err
+	}
+	start, tier := log.LocalLogStartOffset(), partition.Tier
+	if tier == nil || tier.Segments == 0 && start <= tier.End {
+		return nil
+	}
+	if _, err := t.propose(ctx, command.EmptyTier{
+		Partition: t.partition.ID, LeaderEpoch: t.partition.Epoch, Start: start,
+		ElapsedMs: t.options.Metadata.ElapsedMs(),
+	}); err != nil {
+		return err
+	}
+	t.reserved.forget(ctx)
+	t.logger().Info("remote storage was switched off: what was remote is no part of the log any more",
+		"segments", tier.Segments, "log start", start)
+	return nil
 }
 
 // readTier gives the tier state as of now, behind everything that was proposed before: opening what is open changes
