@@ -3,8 +3,12 @@ package manifest_test
 import (
 	"bytes"
 	"context"
+	"encoding/hex"
 	"errors"
+	"flag"
 	"math/rand/v2"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -473,4 +477,34 @@ func FuzzParse(f *testing.F) {
 			t.Error("a sealed object without items")
 		}
 	})
+}
+
+var rewrite = flag.Bool("rewrite", false, "write the golden file anew; released bytes must never change")
+
+// The bytes of a leaf and a node are golden, and are read back from there.
+func TestSealedObjectsKeepTheirFormat(t *testing.T) {
+	entries := segments(2)
+	entries[1].Flags = command.HasAbortedTransactions
+	key := segment.Key{ClusterID: cluster, Partition: tp, LeaderEpoch: 4, UploadID: kafka.UUID{9}}
+	leaf, reference := manifest.Seal(key, "events", 1, []command.Item{entries[0], entries[1].WithOrigin(1)})
+	node, _ := manifest.Seal(key, "events", 1, []command.Item{reference})
+	text := "leaf\n" + hex.Dump(leaf) + "node\n" + hex.Dump(node)
+	path := filepath.Join("testdata", "sealed-v1.golden")
+	if *rewrite {
+		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	golden, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if string(golden) != text {
+		t.Errorf("the format has changed:\n%s", text)
+	}
+	for _, data := range [][]byte{leaf, node} {
+		if _, err := manifest.Parse(data); err != nil {
+			t.Error(err)
+		}
+	}
 }

@@ -53,4 +53,6 @@
 // digits, the epoch in 10):
 //
 //	<cluster id>/<topic id>/<partition>/seg/<base>-<end>-<leader epoch>-<upload id>.seg
+//
+// Sealed parts of the manifest (package manifest) have keys of the same form, with "leaf" and "node" for "seg".
 package segment
