@@ -66,6 +66,7 @@ func (n *Node) openTier(ctx context.Context) error {
 			SegmentCommitted: func(tp kafka.TopicPartition, _ command.SegmentEntry) { n.retention.Wake(tp) },
 		},
 	})
+	n.verifier = n.newVerifier()
 	return nil
 }
 
@@ -125,6 +126,7 @@ func (n *Node) openReplicas(context.Context) error {
 	n.run("groups", n.groups.Run)
 	n.run("transactions", n.transactions.Run)
 	n.run("tiering", n.tier.Run)
+	n.run("verification", func(ctx context.Context) error { n.verifier.Run(ctx); return nil })
 	n.run("checkpoints", func(ctx context.Context) error { n.checkpoints.Run(ctx); return nil })
 	n.run("retention", n.retention.Run)
 	n.run("compaction", n.cleaner.Run)
@@ -160,7 +162,7 @@ func (n *Node) openServers(ctx context.Context) error {
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	n.admin = admin.New(admin.Options{
 		Logger: n.logger, Gatherer: n.deps.Registry, Metadata: n.meta, Logs: n.logs.Log,
-		Segments: n.remoteSegments, ObjectKey: n.objectKey, Compaction: shownCompaction{n.cleaner}, Ready: n.Ready, Profiles: n.config.PProf,
+		Segments: n.remoteSegments, ObjectKey: n.objectKey, Compaction: shownCompaction{n.cleaner}, Tier: shownTier{n}, Ready: n.Ready, Profiles: n.config.PProf,
 	})
 	n.run("HTTP", func(ctx context.Context) error { return n.admin.Run(ctx, httpListener) })
 	n.run("server", n.server.Run)
