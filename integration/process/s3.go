@@ -44,6 +44,17 @@ func ServeS3(t testing.TB, bucket string) *S3 {
 	return s
 }
 
+// ServeMinio starts MinIO's server, whose binary lies at a path. Buckets are made when they are used.
+func ServeMinio(t testing.TB, path string) *S3 {
+	t.Helper()
+	s := &S3{t: t, Dir: t.TempDir(), address: freeAddress(t)}
+	s.Endpoint = "http://" + s.address
+	cmd := exec.Command(path, "server", "--address", s.address, "--quiet", s.Dir)
+	cmd.Env = append(os.Environ(), "MINIO_ROOT_USER="+s3AccessKey, "MINIO_ROOT_PASSWORD="+s3SecretKey)
+	s.launch(cmd, "/minio/health/ready")
+	return s
+}
+
 // Environment is what a program needs to use the server.
 func (s *S3) Environment() []string {
 	return []string{
@@ -64,6 +75,12 @@ func (s *S3) Start() {
 	cmd := exec.Command(path, "--port", s.address, "--keep-alive", "--quiet",
 		"--health", "/health", "posix", s.Dir)
 	cmd.Env = append(os.Environ(), "ROOT_ACCESS_KEY="+s3AccessKey, "ROOT_SECRET_KEY="+s3SecretKey)
+	s.launch(cmd, "/health")
+}
+
+// launch starts a server and waits until it says that it is well.
+func (s *S3) launch(cmd *exec.Cmd, health string) {
+	s.t.Helper()
 	var output bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &output, &output
 	s.running = start(s.t, cmd)
@@ -73,7 +90,7 @@ func (s *S3) Start() {
 		}
 	})
 	Eventually(s.t, "the S3 server answers", func(ctx context.Context) bool {
-		req, err := http.NewRequestWithContext(ctx, http.MethodGet, s.Endpoint+"/health", nil)
+		req, err := http.NewRequestWithContext(ctx, http.MethodGet, s.Endpoint+health, nil)
 		if err != nil {
 			s.t.Fatal(err)
 		}

@@ -5,51 +5,46 @@ package process
 import (
 	"context"
 	"fmt"
+	"io"
 	"io/fs"
-	"log/slog"
-	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	"github.com/twmb/franz-go/pkg/kgo"
 
-	"github.com/firnlog/firn/internal/vfs"
 	"github.com/firnlog/firn/tiering/objectstore"
 	"github.com/firnlog/firn/tiering/objectstore/objectstoretest"
 )
 
 const testBucket = "history"
 
-// TestTheS3ServerPassesTheAcceptanceOfABucket is what every bucket must pass, over a real server.
+// TestTheS3ServerPassesTheAcceptanceOfABucket is what every bucket must pass, over a real server and both libraries.
 func TestTheS3ServerPassesTheAcceptanceOfABucket(t *testing.T) {
 	s3 := ServeS3(t, testBucket)
-	for _, setting := range s3.Environment() {
-		name, value, _ := strings.Cut(setting, "=")
-		t.Setenv(name, value)
-	}
-	folders := 0
-	newBucket := func(t *testing.T) objectstore.Bucket {
-		folders++
-		store, err := objectstore.Open(t.Context(), s3.URL(testBucket, fmt.Sprint("run", folders)), objectstore.Dependencies{
-			Logger: slog.New(slog.DiscardHandler), Registerer: prometheus.NewRegistry(), FS: vfs.NewMem(),
-			Rand: rand.New(rand.NewPCG(uint64(folders), 0)),
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() {
-			if err := store.Close(); err != nil {
-				t.Error(err)
+	setS3Environment(t, s3)
+	acceptance(t, s3, schemes...)
+}
+
+func acceptance(t *testing.T, s3 *S3, schemes ...string) {
+	for _, scheme := range schemes {
+		t.Run(scheme, func(t *testing.T) {
+			folders := 0
+			newBucket := func(t *testing.T) objectstore.Bucket {
+				folders++
+				location := fmt.Sprintf("%s://%s/%s%d?endpoint=%s", scheme, testBucket, scheme, folders, s3.Endpoint)
+				store, err := openBucket(t, location, io.Discard)
+				if err != nil {
+					t.Fatal(err)
+				}
+				return store
 			}
+			objectstoretest.Run(t, newBucket)
+			objectstoretest.RunLarge(t, newBucket, 65<<20+17) // just above what is put with one request
 		})
-		return store
 	}
-	objectstoretest.Run(t, newBucket)
-	objectstoretest.RunLarge(t, newBucket, 65<<20+17) // just above what is put with one request
 }
 
 // TestHistorySinksIntoS3 sends records down into a real S3 server, takes the server away and brings it back, and reads

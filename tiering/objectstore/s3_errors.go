@@ -1,6 +1,7 @@
 package objectstore
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -87,7 +88,9 @@ func (s *S3) failure(ctx context.Context, operation Operation, key string, err e
 	default:
 		result.Status, result.Kind = kindWithoutAnswer(err)
 	}
-	if isExpired(said.code) && s.credentials.forget() {
+	// An answer to HEAD has no body to say it in: what cannot be a bad request is a token that has expired.
+	silent := operation == OpStat && said.status == http.StatusBadRequest && said.code == ""
+	if (silent || isExpired(said.code)) && s.credentials.forget() {
 		result.Kind = ErrUnavailable
 	}
 	return result
@@ -137,11 +140,11 @@ func statusText(status int, code string) string {
 	if status == 0 {
 		return code
 	}
-	if code == "" {
-		code = strings.ReplaceAll(http.StatusText(status), " ", "")
-	}
-	return strconv.Itoa(status) + " " + code
+	return strconv.Itoa(status) + " " + cmp.Or(code, statusName(status))
 }
+
+// statusName is what a status is called, as if it were a code: BadGateway.
+func statusName(status int) string { return strings.ReplaceAll(http.StatusText(status), " ", "") }
 
 func (s *S3) isMissingKey(err error) bool {
 	said := s.sdk.answer(err)

@@ -322,6 +322,15 @@ func TestTI20ExpiredCredentialsAreFetchedAnew(t *testing.T) {
 					if err := putString(t.Context(), bucket, "key", "text"); err != nil || fetched != 3 {
 						t.Errorf("credentials were fetched %d times: %v", fetched, err)
 					}
+					store.intercept = func(request *http.Request, _ []byte) *http.Response {
+						if strings.Contains(request.Header.Get("Authorization"), "Credential=id4/") {
+							return nil
+						}
+						return answer(400, "") // as HEAD says it
+					}
+					if _, err := bucket.Stat(t.Context(), "key"); err != nil {
+						t.Errorf("stat: %v", err)
+					}
 				})
 			})
 		}

@@ -276,8 +276,8 @@ func (a *awsSDK) answer(err error) storeAnswer {
 			found.region = response.HTTPResponse().Header.Get("X-Amz-Bucket-Region")
 		}
 	}
-	if found.code == strconv.Itoa(found.status) {
-		found.code = "" // the SDK's way to say that there was none
+	if found.code == strconv.Itoa(found.status) || found.code == statusName(found.status) {
+		found.code = "" // the SDK's ways to say that there was none
 	}
 	return found
 }
