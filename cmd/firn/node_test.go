@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -404,17 +405,19 @@ func TestTheDemoShowsWhatItPromises(t *testing.T) {
 		EventBytes    int64 `json:"event_bytes"`
 		LocalStartsAt int64 `json:"local_start_offset"`
 		DayEndsAt     int64 `json:"day_end_offset"`
+		RestoredEnd   int64 `json:"restored_end_offset"`
 	}
 	if err := json.Unmarshal([]byte(got.out), &summary); err != nil || got.status != 0 {
 		t.Fatalf("status %d, error %q, printed %q", got.status, got.err, got.out)
 	}
 	if summary.Events != 27004 || summary.Keys != 3148 || !summary.Same || summary.Objects < 25 || summary.Objects > 35 ||
 		summary.Remote < 25000 || summary.LocalStartsAt != summary.Remote || summary.DayEndsAt-summary.DayStart != 767 ||
-		summary.LocalBytes >= summary.RemoteBytes || summary.RemoteBytes < summary.EventBytes {
+		summary.LocalBytes >= summary.RemoteBytes || summary.RemoteBytes < summary.EventBytes ||
+		summary.RestoredEnd != summary.Remote {
 		t.Errorf("%+v", summary)
 	}
 	verify := firn(t, "", "log", "verify", filepath.Join(dir, "log"), filepath.Join(dir, "bucket"))
-	if verify.status != 0 || !strings.Contains(verify.out, "27004 records") {
+	if verify.status != 0 || !strings.Contains(verify.out, fmt.Sprintf("%d records", summary.Remote)) {
 		t.Errorf("verify what it left: status %d, error %q, printed\n%s", verify.status, verify.err, verify.out)
 	}
 	if entries, err := os.ReadDir(dir); err != nil || len(entries) == 0 {

@@ -35,6 +35,11 @@ type Options struct {
 	// Start runs a node with its data in dir, on free ports, that looks for expired segments every
 	// RetentionCheckInterval.
 	Start func(ctx context.Context, dir string) (Node, error)
+	// Restore makes the data of a node in dir from what the cluster, by its Kafka id, has in the bucket. Dir has nothing
+	// but perhaps the bucket.
+	Restore func(ctx context.Context, dir, cluster string) error
+	// Store says where the bucket is, if it is not in dir.
+	Store string
 	// Dir is where the data goes and stays; it must be empty or missing. "" is a temporary directory.
 	Dir string
 	// Keep leaves the temporary directory behind.
@@ -64,7 +69,9 @@ type Summary struct {
 	Day            string  `json:"day"` // the one looked up, with its range of offsets
 	DayStart       int64   `json:"day_start_offset"`
 	DayEnd         int64   `json:"day_end_offset"`
-	Same           bool    `json:"same"` // everything read was what was produced, both times
+	RestoreSeconds float64 `json:"restore_seconds"`
+	RestoredEnd    int64   `json:"restored_end_offset"`
+	Same           bool    `json:"same"` // everything read was what was produced, each time
 	Seconds        float64 `json:"seconds"`
 	Dir            string  `json:"dir,omitempty"` // where the data is, if it was kept
 }
@@ -75,6 +82,7 @@ type show struct {
 	display *display
 	dir     string
 	events  []event
+	cluster string // id of the first broker's
 	summary Summary
 }
 
@@ -94,6 +102,12 @@ func Run(ctx context.Context, options Options) (summary *Summary, err error) {
 	}
 	s.display.say("Stopped the broker; starting it again on the same data.")
 	if err := s.withNode(ctx, s.secondLife); err != nil {
+		return nil, err
+	}
+	if err := s.loseAndRestore(ctx); err != nil {
+		return nil, err
+	}
+	if err := s.withNode(ctx, s.thirdLife); err != nil {
 		return nil, err
 	}
 	s.summary.Same = true
@@ -166,22 +180,29 @@ func (s *show) firstLife(ctx context.Context, node Node) (err error) {
 		return err
 	}
 	s.summary.Events, s.summary.EventBytes, s.summary.Keys = len(s.events), bytesOf(s.events), distinctKeys(s.events)
-	s.display.say("Started a broker on %s, its data and its bucket in %s.", node.Addr(), s.dir)
+	if s.options.Store == "" {
+		s.display.say("Started a broker on %s, its data and its bucket in %s.", node.Addr(), s.dir)
+	} else {
+		s.display.say("Started a broker on %s, its data in %s and its bucket at %s.", node.Addr(), s.dir, s.options.Store)
+	}
 	if err := s.createTopic(ctx, node); err != nil {
 		return err
 	}
 	if err := s.fillAndSink(ctx, node); err != nil {
 		return err
 	}
-	if err := s.replay(ctx, node); err != nil {
+	if err := s.replay(ctx, node, int64(len(s.events))); err != nil {
 		return err
 	}
 	return s.lookUpDay(ctx, node)
 }
 
 // secondLife reads everything again from a broker that has been started anew.
-func (s *show) secondLife(ctx context.Context, node Node) error {
-	return s.replay(ctx, node)
+func (s *show) secondLife(ctx context.Context, node Node) (err error) {
+	if s.cluster, err = clusterOf(ctx, node); err != nil {
+		return err
+	}
+	return s.replay(ctx, node, int64(len(s.events)))
 }
 
 func distinctKeys(events []event) int {

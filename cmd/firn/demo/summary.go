@@ -9,12 +9,13 @@ import (
 func (s *Summary) WriteText(w io.Writer) error {
 	mebibytes := func(n int64) string { return fmt.Sprintf("%.1f MiB", float64(n)/(1<<20)) }
 	_, err := fmt.Fprintf(w, `
-  events    %d (%s), all the same after both replays
+  events    %d (%s), all the same each time they were read
   bucket    %s in %d objects, offsets 0–%d
   local     %s, offsets %d–%d
+  restored  offsets 0–%d in %.2f s, from the bucket alone
   time      %.1f s in all; produce %.1f s, all in the bucket after %.1f s, replay %.2f s (%.0f events/s)
 `, s.Events, mebibytes(s.EventBytes), mebibytes(s.RemoteBytes), s.Objects, s.RemoteEnd-1,
-		mebibytes(s.LocalBytes), s.LocalStart, s.Events-1,
+		mebibytes(s.LocalBytes), s.LocalStart, s.Events-1, s.RestoredEnd-1, s.RestoreSeconds,
 		s.Seconds, s.ProduceSeconds, s.TierSeconds, s.ReplaySeconds, s.ReplayRate)
 	if err != nil {
 		return err
