@@ -41,7 +41,8 @@ func (n *Node) openTier(ctx context.Context) error {
 	tier, live := n.config.Tier, n.live.Load()
 	n.tier = tiering.New(tiering.Options{
 		Logger: n.logger, Registerer: n.deps.Registry,
-		BrokerID: n.config.NodeID, ClusterID: n.meta.Image().ClusterID,
+		MaxTopicSeries: n.config.Metrics.MaxPartitions,
+		BrokerID:       n.config.NodeID, ClusterID: n.meta.Image().ClusterID,
 		Bucket: n.bucket, Metadata: n.meta, Garbage: n.meta, Logs: n.logs, Layers: n.layers,
 		Checkpointed: n.checkpointed, Claim: n.claim,
 		Cache: cache.New(cache.Options{

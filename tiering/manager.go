@@ -49,7 +49,8 @@ func New(options Options) *Manager {
 		Registerer: options.Registerer,
 	})
 	m.uploader = upload.New(upload.Options{
-		Logger: options.Logger, Registerer: options.Registerer, ClusterID: options.ClusterID,
+		MaxTopicSeries: options.MaxTopicSeries,
+		Logger:         options.Logger, Registerer: options.Registerer, ClusterID: options.ClusterID,
 		Bucket: options.Bucket, Metadata: options.Metadata, Logs: options.Logs.Log, NewUploadID: options.NewUploadID,
 		Checkpointed: options.Checkpointed,
 		Events: upload.Events{
@@ -59,7 +60,8 @@ func New(options Options) *Manager {
 		Deadline: cfg.UploadDeadline, Reservation: cfg.Reservation, Shape: cfg.Shape,
 	})
 	m.reader = fetch.New(fetch.Options{
-		Logger: options.Logger, Registerer: options.Registerer, Bucket: options.Bucket,
+		MaxTopicSeries: options.MaxTopicSeries,
+		Logger:         options.Logger, Registerer: options.Registerer, Bucket: options.Bucket,
 		Metadata: options.Metadata, Manifests: m.manifests, Local: m.localLog, Cache: options.Cache,
 		Concurrency: cfg.FetchConcurrency, Queue: cfg.FetchQueue,
 		MemoryBytes: cfg.FetchMemoryBytes, ReadAheadBytes: cfg.ReadAheadBytes,
@@ -204,6 +206,10 @@ func (m *Manager) Apply(img *image.Image, delta image.Delta) {
 	m.mu.Lock()
 	changed := m.assign(img, delta)
 	m.mu.Unlock()
+	for _, topic := range delta.TopicsDeleted {
+		m.uploader.ForgetTopic(topic.Name)
+		m.reader.ForgetTopic(topic.Name)
+	}
 	if len(delta.TopicsDeleted) > 0 || delta.ControllerChanged || delta.Reset {
 		m.collector.Wake()
 	}

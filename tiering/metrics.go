@@ -90,6 +90,20 @@ func (c *lagCollector) Collect(metrics chan<- prometheus.Metric) {
 			sum.add(upload.LagOf(log.Segments(), remoteEnd))
 		}
 	}
+	all := topicLag{Lag: upload.Lag{Oldest: -1}}
+	for _, lag := range topics {
+		all.add(lag.Lag)
+		all.remoteBytes += lag.remoteBytes
+		all.remoteSegments += lag.remoteSegments
+	}
+	if len(topics) > c.manager.options.MaxTopicSeries {
+		clear(topics)
+	}
+	topics[""] = &all // as Kafka's metrics without a topic
+	collectLag(topics, metrics)
+}
+
+func collectLag(topics map[string]*topicLag, metrics chan<- prometheus.Metric) {
 	for _, topic := range slices.Sorted(maps.Keys(topics)) {
 		sum := topics[topic]
 		oldest, waited := sum.seconds(time.Now())

@@ -58,6 +58,9 @@ type Options struct {
 	// NewUploadID draws a random id; nil draws from the system's generator. Random spreads retries; nil is seeded by it.
 	NewUploadID func() kafka.UUID
 	Random      *mathrand.Rand
+
+	// MaxTopicSeries is the number of topics above which the series of single ones are left out of the metrics.
+	MaxTopicSeries int
 }
 
 // Config are the settings of the tier; the root package says what they are called.

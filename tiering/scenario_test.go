@@ -221,7 +221,7 @@ func (s *script) alter(td *datadriven.TestData) string {
 // delete keep: the topic, without its objects.
 func (s *script) delete(td *datadriven.TestData) string {
 	s.broker.propose(command.DeleteTopic{
-		ID: testTopic, ElapsedMs: s.broker.meta.ElapsedMs(), Keep: td.HasArg("keep"),
+		ID: testTopic, ElapsedMs: s.broker.meta.ElapsedMs(), Keep: td != nil && td.HasArg("keep"),
 	})
 	s.broker.settle()
 	return ""

@@ -1,11 +1,15 @@
 package fetch
 
-import "github.com/prometheus/client_golang/prometheus"
+import (
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/firnlog/firn/internal/pertopic"
+)
 
 type metrics struct {
-	bytes    *prometheus.CounterVec
-	requests *prometheus.CounterVec
-	errors   *prometheus.CounterVec
+	bytes    *pertopic.Counter
+	requests *pertopic.Counter
+	errors   *pertopic.Counter
 	gets     *prometheus.CounterVec
 	queued   prometheus.Gauge
 	hits     prometheus.Counter
@@ -16,10 +20,9 @@ type metrics struct {
 	corrupt  prometheus.Counter
 }
 
-func newMetrics(registerer prometheus.Registerer) metrics {
-	perTopic := func(name, help string) *prometheus.CounterVec {
-		return prometheus.NewCounterVec(
-			prometheus.CounterOpts{Name: "kafka_server_brokertopicmetrics_" + name, Help: help}, []string{"topic"})
+func newMetrics(registerer prometheus.Registerer, maxTopics int) metrics {
+	perTopic := func(name, help string) *pertopic.Counter {
+		return pertopic.NewCounter("kafka_server_brokertopicmetrics_"+name, help, maxTopics)
 	}
 	counter := func(name, help string) prometheus.Counter {
 		return prometheus.NewCounter(prometheus.CounterOpts{Name: "firn_tier_" + name, Help: help})
@@ -47,4 +50,11 @@ func newMetrics(registerer prometheus.Registerer) metrics {
 			m.missing, m.corrupt)
 	}
 	return m
+}
+
+// forget lets the series of a deleted topic go.
+func (m *metrics) forget(topic string) {
+	for _, counter := range []*pertopic.Counter{m.bytes, m.requests, m.errors} {
+		counter.Forget(topic)
+	}
 }

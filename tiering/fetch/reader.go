@@ -42,6 +42,9 @@ type Options struct {
 	Queue          int   // reads that may be under way beyond that
 	MemoryBytes    int64 // chunks and tails that are kept or on their way
 	ReadAheadBytes int64 // ahead of one reader
+
+	// MaxTopicSeries is the number of topics above which the series of single ones are left out of the metrics.
+	MaxTopicSeries int
 }
 
 // Reader reads the remote part of logs. Its methods may be called concurrently; they work while Run does.
@@ -69,7 +72,7 @@ type Reader struct {
 // New makes a reader.
 func New(options Options) *Reader {
 	r := &Reader{
-		options: options, metrics: newMetrics(options.Registerer), concurrency: max(options.Concurrency, 1),
+		options: options, metrics: newMetrics(options.Registerer, options.MaxTopicSeries), concurrency: max(options.Concurrency, 1),
 	}
 	tailBytes := options.MemoryBytes / tailShare
 	chunkBytes := options.MemoryBytes - tailBytes
@@ -234,3 +237,6 @@ func (r *Reader) topicName(tp kafka.TopicIDPartition) string {
 	}
 	return ""
 }
+
+// ForgetTopic lets go of what is kept for a deleted topic's metrics.
+func (r *Reader) ForgetTopic(topic string) { r.metrics.forget(topic) }

@@ -1,11 +1,15 @@
 package upload
 
-import "github.com/prometheus/client_golang/prometheus"
+import (
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/firnlog/firn/internal/pertopic"
+)
 
 type metrics struct {
-	bytes      *prometheus.CounterVec
-	requests   *prometheus.CounterVec
-	errors     *prometheus.CounterVec
+	bytes      *pertopic.Counter
+	requests   *pertopic.Counter
+	errors     *pertopic.Counter
 	seconds    prometheus.Histogram
 	inFlight   prometheus.Gauge
 	stuck      prometheus.Counter
@@ -14,10 +18,9 @@ type metrics struct {
 	sealed     prometheus.Counter
 }
 
-func newMetrics(registerer prometheus.Registerer) metrics {
-	perTopic := func(name, help string) *prometheus.CounterVec {
-		return prometheus.NewCounterVec(
-			prometheus.CounterOpts{Name: "kafka_server_brokertopicmetrics_" + name, Help: help}, []string{"topic"})
+func newMetrics(registerer prometheus.Registerer, maxTopics int) metrics {
+	perTopic := func(name, help string) *pertopic.Counter {
+		return pertopic.NewCounter("kafka_server_brokertopicmetrics_"+name, help, maxTopics)
 	}
 	m := metrics{
 		bytes:    perTopic("remotecopybytes_total", "Bytes of the objects that became part of the log."),
@@ -44,4 +47,11 @@ func newMetrics(registerer prometheus.Registerer) metrics {
 			m.throttled)
 	}
 	return m
+}
+
+// forget lets the series of a deleted topic go.
+func (m *metrics) forget(topic string) {
+	for _, counter := range []*pertopic.Counter{m.bytes, m.requests, m.errors} {
+		counter.Forget(topic)
+	}
 }

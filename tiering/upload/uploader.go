@@ -59,6 +59,9 @@ type Options struct {
 	Reservation time.Duration // of an upload id; longer than Deadline
 	Limits      Limits
 	Shape       manifest.Shape
+
+	// MaxTopicSeries is the number of topics above which the series of single ones are left out of the metrics.
+	MaxTopicSeries int
 }
 
 // Limits bound what all tasks of a broker do together; they may change while they work.
@@ -80,7 +83,7 @@ type Uploader struct {
 
 // New makes an uploader. It runs nothing: tasks do.
 func New(options Options) *Uploader {
-	metrics := newMetrics(options.Registerer)
+	metrics := newMetrics(options.Registerer, options.MaxTopicSeries)
 	u := &Uploader{options: options, metrics: metrics, budget: newBudget(metrics.throttled)}
 	u.SetLimits(options.Limits)
 	return u
@@ -175,3 +178,6 @@ func (u *Uploader) SetLimits(limits Limits) {
 	u.budget.setRate(limits.BytesPerSecond)
 	u.rollAfter.Store(int64(limits.RollAfter))
 }
+
+// ForgetTopic lets go of what is kept for a deleted topic's metrics.
+func (u *Uploader) ForgetTopic(topic string) { u.metrics.forget(topic) }
