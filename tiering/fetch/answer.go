@@ -2,6 +2,7 @@ package fetch
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -10,10 +11,10 @@ import (
 	"github.com/firnlog/firn/internal/vfs"
 )
 
-// found is an answer with the memory that is kept because of it.
+// found is an answer.
 type found struct {
 	storage.RemoteReadResult
-	holds int64
+	inMemory bool // it holds memory
 }
 
 // smallAnswer is what is copied out of its chunk, which it would keep in memory otherwise, however slowly a client takes
@@ -21,8 +22,10 @@ type found struct {
 const smallAnswer = 64 << 10
 
 // answer gives a range of the data to whoever sends it: a range of a file of the cache, a part of a chunk, which is kept
-// then, or a copy where it crosses chunks.
-func (o *object) answer(ctx context.Context, position, size int64) (result found, kept *chunk, err error) {
+// then, or a copy where it crosses chunks. Memory is held only as far as there is some, or for who has been admitted.
+func (o *object) answer(
+	ctx context.Context, position, size int64, admitted bool,
+) (result found, kept *chunk, err error) {
 	if err := o.load(ctx, position, size); err != nil {
 		return result, nil, err
 	}
@@ -37,21 +40,28 @@ func (o *object) answer(ctx context.Context, position, size int64) (result found
 		result.Release = func() { o.reader.chunks.release(in) }
 		return result, in, nil
 	case start+size <= in.size && size > smallAnswer:
-		result.Data = in.data[start : start+size : start+size]
-		result.holds = o.reader.chunks.answered(in)
+		if !o.reader.hold(o.reader.chunks.answered(in), admitted) {
+			o.reader.chunks.sent(in)
+			return result, nil, errNotAdmitted
+		}
+		result.Data, result.inMemory = in.data[start:start+size:start+size], true
 		result.Release = func() {
 			o.reader.letGo(o.reader.chunks.sent(in))
 			o.reader.chunks.release(in)
 		}
 		return result, in, nil
 	}
+	holds := min(size, maxChunkBytes) // a larger batch is alone in its answer
+	if !o.reader.hold(holds, admitted) {
+		return result, nil, errNotAdmitted
+	}
+	result.inMemory = true
+	result.Release = func() { o.reader.letGo(holds) }
 	result.Data, err = o.copyOf(ctx, position, size)
 	if err != nil {
-		return result, nil, err
+		result.Release()
 	}
-	result.holds = min(size, maxChunkBytes) // a larger batch is alone in its answer
-	result.Release = func() { o.reader.letGo(result.holds) }
-	return result, nil, nil
+	return result, nil, err
 }
 
 // answersWait is how long a read waits for others' answers to be given back. A client that takes nothing loses its
@@ -60,6 +70,9 @@ const answersWait = 10 * time.Second
 
 var errTooMuchHeld = fmt.Errorf("answers that clients do not take fill the memory for reads of the object store "+
 	"(firn.tier.fetch.memory.bytes): %w", kafka.KafkaStorageError)
+
+// errNotAdmitted: there is no memory for one more answer.
+var errNotAdmitted = errors.New("answers fill the memory for reads of the object store")
 
 // admit waits until there is memory for one more answer. Chunks that answers lie in cannot be evicted in truth, and
 // clients decide how long that is: so answers may hold as much again as the cache, and no more. Until it is known what
@@ -78,10 +91,16 @@ func (r *Reader) admit(ctx context.Context) error {
 	return nil
 }
 
-// hold counts what an answer holds, in the place of the chunk that it was admitted for.
-func (r *Reader) hold(bytes int64) {
+// hold counts what an answer holds, and tells whether there is room for it. Who has been admitted has room for a chunk,
+// and gives back the rest of it.
+func (r *Reader) hold(bytes int64, admitted bool) bool {
+	if admitted {
+		r.answers.Release(maxChunkBytes - bytes)
+	} else if bytes > 0 && !r.answers.TryAcquire(bytes) {
+		return false
+	}
 	r.metrics.held.Add(float64(bytes))
-	r.answers.Release(maxChunkBytes - bytes)
+	return true
 }
 
 // letGo is the end of it.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"time"
 
 	"github.com/firnlog/firn/internal/invariant"
 	"github.com/firnlog/firn/internal/kafka"
@@ -40,7 +41,9 @@ type chunk struct {
 
 	// The fields below are guarded by chunks.mu.
 
-	place    *list.Element // in order of use; nil while it is on its way, when it has been evicted, and of a file
+	place    *list.Element // in order of eviction; nil while it is on its way, when it has been evicted, and of a file
+	live     time.Time     // until then nothing takes its place
+	passed   bool          // its reader has all of it
 	ticket   *ticket       // while it is on its way
 	reserved bool          // its size counts
 	loaded   bool          // it is ready
@@ -57,9 +60,10 @@ type chunks struct {
 
 	mu         sync.Mutex // guards the fields below
 	known      map[chunkID]*chunk
-	used       *list.List // loaded chunks, the least recently used first
-	bytes      int64      // loaded or being downloaded
-	aheadBytes int64      // of chunks that were read ahead and that nobody has asked for yet
+	used       *list.List    // loaded chunks: those that readers have passed first, then the least recently used
+	bytes      int64         // loaded or being downloaded
+	aheadBytes int64         // of chunks that were read ahead and that nobody has asked for yet
+	freed      chan struct{} // closed when something can be evicted sooner than was thought; nil while nobody waits
 }
 
 func (c *chunks) init(reader *Reader, limit int64) {
@@ -104,6 +108,7 @@ func (c *chunks) take(wanted *chunk) {
 		wanted.ahead = false
 		c.aheadBytes -= wanted.size
 	}
+	wanted.live, wanted.passed = time.Now().Add(liveFor), false
 	if wanted.place != nil {
 		c.used.MoveToBack(wanted.place)
 	}
@@ -153,8 +158,11 @@ func (c *chunks) sent(in *chunk) (bytes int64) {
 	return 0
 }
 
-// readAhead begins a download that nobody waits for yet, unless what has been read ahead and not asked for fills half
-// of the cache: more would evict itself. What is on the disk is near enough.
+// aheadShare is the part of the memory for what was read ahead and not asked for: more would evict itself.
+const aheadShare = 2
+
+// readAhead begins a download that nobody waits for yet, unless what has been read ahead and not asked for fills its
+// share of the memory. What is on the disk is near enough.
 func (c *chunks) readAhead(o *object, index int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -163,7 +171,7 @@ func (c *chunks) readAhead(o *object, index int64) {
 		return
 	}
 	size := o.chunkSize(index)
-	if c.aheadBytes+size > c.limit/2 {
+	if c.aheadBytes+size > c.limit/aheadShare {
 		return
 	}
 	c.aheadBytes += size
@@ -234,13 +242,13 @@ func (c *chunks) fetch(o *object, next *chunk, ticket *ticket) {
 func (c *chunks) written(next *chunk) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if next.place != nil {
-		c.used.MoveToFront(next.place)
-	}
+	c.retire(next)
 }
 
 func (c *chunks) download(ctx context.Context, o *object, next *chunk) ([]byte, error) {
-	c.reserve(next)
+	if err := c.reserve(ctx, next); err != nil {
+		return nil, err
+	}
 	data := make([]byte, next.size)
 	position := next.id.index * o.chunkBytes
 	for attempt := 1; ; attempt++ {
@@ -263,18 +271,6 @@ func (c *chunks) download(ctx context.Context, o *object, next *chunk) ([]byte, 
 // right the second time, what is damaged in the bucket does not.
 const maxVerifyAttempts = 2
 
-// reserve makes room for a download that begins.
-func (c *chunks) reserve(next *chunk) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for c.bytes+next.size > c.limit && c.used.Len() > 0 {
-		c.evict(c.used.Front().Value.(*chunk))
-	}
-	next.reserved = true
-	c.bytes += next.size
-	c.reader.metrics.cached.Set(float64(c.bytes))
-}
-
 // evict needs mu.
 func (c *chunks) evict(old *chunk) {
 	c.used.Remove(old.place)
@@ -296,16 +292,32 @@ func (c *chunks) settle(arrived *chunk) {
 	if arrived.err == nil {
 		arrived.loaded = true
 		arrived.place = c.used.PushBack(arrived)
+		switch {
+		case arrived.passed:
+			c.retire(arrived)
+		case arrived.ahead:
+			arrived.live = time.Now().Add(aheadFor)
+		default:
+			arrived.live = time.Now().Add(liveFor)
+		}
 		return
 	}
-	delete(c.known, arrived.id)
+	c.forget(arrived)
 	if arrived.reserved {
 		c.bytes -= arrived.size
 		c.reader.metrics.cached.Set(float64(c.bytes))
+		c.notify()
 	}
-	if arrived.ahead {
-		arrived.ahead = false
-		c.aheadBytes -= arrived.size
+}
+
+// forget takes what has not arrived out of the books; it needs mu.
+func (c *chunks) forget(gone *chunk) {
+	if c.known[gone.id] == gone {
+		delete(c.known, gone.id)
+	}
+	if gone.ahead {
+		gone.ahead = false
+		c.aheadBytes -= gone.size
 	}
 }
 

@@ -105,7 +105,7 @@ func TestWhatIsReadAgainComesFromTheDisk(t *testing.T) {
 		r, d := newRemote(t), newDisk()
 		r.bigSegment(20) // six chunks
 		r.add(0, batchOf(1, 300, 200), batchOf(300, 90_000, 300), batchOf(1, 5*mib, 900))
-		little := func(o *Options) { o.MemoryBytes, o.ReadAheadBytes = 16*mib, 0 }
+		little := func(o *Options) { o.MemoryBytes, o.ReadAheadBytes = 8*mib, 0 }
 		reader := r.reader(little, r.cached(d, 64*mib))
 		for pass, want := range []int{8, 8, 0, 0} {
 			answers, files := r.scan(reader, mib)
@@ -137,7 +137,7 @@ func TestLookUpsReadTheDisk(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, d := newRemote(t), newDisk()
 		r.bigSegment(20)
-		reader := r.reader(func(o *Options) { o.MemoryBytes, o.ReadAheadBytes = 16*mib, 0 }, r.cached(d, 64*mib))
+		reader := r.reader(func(o *Options) { o.MemoryBytes, o.ReadAheadBytes = 8*mib, 0 }, r.cached(d, 64*mib))
 		for range 2 {
 			r.scan(reader, mib)
 		}
@@ -159,7 +159,7 @@ func TestADamagedFileIsDownloadedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, d := newRemote(t), newDisk()
 		r.bigSegment(20)
-		little := func(o *Options) { o.MemoryBytes, o.ReadAheadBytes, o.Registerer = 16*mib, 0, nil }
+		little := func(o *Options) { o.MemoryBytes, o.ReadAheadBytes, o.Registerer = 8*mib, 0, nil }
 		reader := r.reader(little, r.cached(d, 64*mib))
 		for range 2 {
 			r.scan(reader, mib)

@@ -86,6 +86,9 @@ func (o *object) load(ctx context.Context, position, size int64) error {
 			o.held = append(o.held, o.reader.chunks.acquire(o, index))
 		}
 	}
+	for index := first; index < last; index++ { // from here on the reader is in the last one
+		o.reader.chunks.pass(o.chunk(index))
+	}
 	for _, held := range o.held {
 		if held.id.index < first || held.id.index > last {
 			continue

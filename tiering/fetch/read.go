@@ -18,9 +18,9 @@ import (
 
 // read finds the batches that answer a request. Where a segment ends without a batch at or after the offset, the next
 // one goes on, and after the last remote one the local log does: a reader always gets on (TI-04).
-func (r *Reader) read(ctx context.Context, tp kafka.TopicIDPartition, req storage.RemoteReadRequest) (
-	result found, err error,
-) {
+func (r *Reader) read(
+	ctx context.Context, tp kafka.TopicIDPartition, req storage.RemoteReadRequest, admitted bool,
+) (result found, err error) {
 	offset := req.Offset
 	err = r.withTree(ctx, tp, func(tree *manifest.Tree) error {
 		for {
@@ -36,7 +36,7 @@ func (r *Reader) read(ctx context.Context, tp kafka.TopicIDPartition, req storag
 			if err != nil {
 				return err
 			}
-			result, err = r.readSegment(ctx, segmentAt{tp, tree, entry}, offset, req)
+			result, err = r.readSegment(ctx, segmentAt{tp, tree, entry}, offset, req, admitted)
 			if !errors.Is(err, errHole) {
 				return err
 			}
@@ -68,16 +68,16 @@ type segmentAt struct {
 	entry command.SegmentEntry
 }
 
-func (r *Reader) readSegment(ctx context.Context, at segmentAt, offset int64, req storage.RemoteReadRequest) (
-	found, error,
-) {
+func (r *Reader) readSegment(
+	ctx context.Context, at segmentAt, offset int64, req storage.RemoteReadRequest, admitted bool,
+) (found, error) {
 	o, err := r.open(ctx, segmentOf(at.tree, at.entry))
 	if err != nil {
 		return found{}, err
 	}
 	var kept *chunk
 	defer func() { o.close(kept) }()
-	first, err := o.seek(ctx, o.tail.Position(offset), offset)
+	first, err := o.seek(ctx, r.position(at.tp, o, offset), offset)
 	if err != nil {
 		return found{}, err
 	}
@@ -88,15 +88,26 @@ func (r *Reader) readSegment(ctx context.Context, at segmentAt, offset int64, re
 	if err != nil {
 		return found{}, err
 	}
-	result, in, err := o.answer(ctx, first.position, last.end()-first.position)
+	result, in, err := o.answer(ctx, first.position, last.end()-first.position, admitted)
 	if err != nil {
 		return found{}, err
 	}
 	kept = in
 	result.FirstOffset, result.NextOffset = first.header.BaseOffset(), last.header.NextOffset()
 	result.Aborted = aborted(o.tail, offset, result.NextOffset)
-	r.readOn(at, o, answered{offset: req.Offset, next: result.NextOffset, end: last.end()})
+	r.readOn(at, o, answered{
+		offset: req.Offset, next: result.NextOffset, begin: first.position, end: last.end(),
+	})
 	return result, nil
+}
+
+// position is where to look for an offset. The index leads to the batch before it, or farther, which may lie in a chunk
+// that a reader in order has done with: for him it is known where he is.
+func (r *Reader) position(tp kafka.TopicIDPartition, o *object, offset int64) int64 {
+	if position, known := r.ahead.position(tp, o.entry.UploadID, offset); known {
+		return position
+	}
+	return o.tail.Position(offset)
 }
 
 // aborted lists the aborted transactions that overlap [start, end) of a segment: its tail has all that overlap it, be

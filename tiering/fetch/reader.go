@@ -78,7 +78,7 @@ func New(options Options) *Reader {
 	chunkBytes := options.MemoryBytes - tailBytes
 	r.tails.init(r, tailBytes)
 	r.chunks.init(r, chunkBytes)
-	r.ahead.init(options.ReadAheadBytes)
+	r.ahead.init(options.ReadAheadBytes, chunkBytes/aheadShare)
 	r.mostSlots = int(max(chunkBytes/maxChunkBytes, 1))
 	r.slots = newSlots(min(r.concurrency, r.mostSlots))
 	r.answers = semaphore.NewWeighted(max(options.MemoryBytes, maxChunkBytes))
@@ -189,15 +189,22 @@ func (r *Reader) StartRead(ctx context.Context, tp kafka.TopicIDPartition, req s
 	}()
 }
 
-// readHeld is read, once there is memory for what the answer holds.
+// readHeld is read, and waits for memory for what the answer holds if there is none. It waits for that only when the
+// records are there, and without holding them: who is admitted and waits for records would keep out those who have theirs.
 func (r *Reader) readHeld(ctx context.Context, tp kafka.TopicIDPartition, req storage.RemoteReadRequest) (
 	storage.RemoteReadResult, error,
 ) {
+	result, err := r.read(ctx, tp, req, false)
+	if !errors.Is(err, errNotAdmitted) {
+		return result.RemoteReadResult, err
+	}
 	if err := r.admit(ctx); err != nil {
 		return storage.RemoteReadResult{}, err
 	}
-	result, err := r.read(ctx, tp, req)
-	r.hold(result.holds)
+	result, err = r.read(ctx, tp, req, true)
+	if !result.inMemory {
+		r.answers.Release(maxChunkBytes)
+	}
 	return result.RemoteReadResult, err
 }
 

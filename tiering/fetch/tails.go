@@ -3,7 +3,9 @@ package fetch
 import (
 	"container/list"
 	"context"
+	"errors"
 	"fmt"
+	"io"
 	"sync"
 
 	"github.com/firnlog/firn/internal/kafka"
@@ -80,7 +82,7 @@ func (t *tails) download(key string, entry command.SegmentEntry) (*segment.Tail,
 		err = fmt.Errorf("%s has the range [%d, %d), the manifest says [%d, %d)",
 			key, tail.BaseOffset, tail.EndOffset, entry.BaseOffset, entry.EndOffset)
 	}
-	if segment.IsCorrupt(err) {
+	if segment.IsCorrupt(err) || errors.Is(err, io.ErrUnexpectedEOF) { // the object is shorter than it was
 		t.reader.metrics.corrupt.Inc()
 	}
 	return tail, err
