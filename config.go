@@ -57,6 +57,9 @@ type Config struct {
 	GroupIntervals GroupIntervals
 	// Transactions is how transactions are kept (transaction.*, transactional.id.expiration.ms).
 	Transactions txn.Config
+	// VerifyTransactions has the coordinator asked before a transaction may begin in a partition
+	// (transaction.partition.verification.enable, true).
+	VerifyTransactions bool
 	// OffsetsTopic and TransactionTopic are the topics in which the coordinators keep their state, as they are made at
 	// their first use (offsets.topic.*, transaction.state.log.*).
 	OffsetsTopic, TransactionTopic InternalTopicConfig

@@ -70,6 +70,7 @@ func (r *reader) config() Config {
 			Expiration:     r.milliseconds("transactional.id.expiration.ms"),
 			RemoveInterval: r.milliseconds("transaction.remove.expired.transaction.cleanup.interval.ms"),
 		},
+		VerifyTransactions: r.boolean("transaction.partition.verification.enable"),
 		OffsetsTopic: InternalTopicConfig{
 			Partitions:        r.int("offsets.topic.num.partitions"),
 			ReplicationFactor: r.short("offsets.topic.replication.factor"),

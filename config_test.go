@@ -467,7 +467,7 @@ func changed() map[string]string {
 		"offset.metadata.max.bytes": "5", "offsets.retention.check.interval.ms": "5", "offsets.retention.minutes": "5",
 		"offsets.topic.compression.codec": "1", "offsets.topic.num.partitions": "5", "offsets.topic.replication.factor": "5",
 		"offsets.topic.segment.bytes": "5", "transaction.state.log.min.isr": "5",
-		"transaction.max.timeout.ms": "5", "transactional.id.expiration.ms": "5",
+		"transaction.partition.verification.enable": "false", "transaction.max.timeout.ms": "5", "transactional.id.expiration.ms": "5",
 		"transaction.abort.timed.out.transaction.cleanup.interval.ms": "5",
 		"transaction.remove.expired.transaction.cleanup.interval.ms":  "5",
 		"transaction.state.log.num.partitions":                        "5", "transaction.state.log.replication.factor": "5",

@@ -23,6 +23,7 @@ type liveSettings struct {
 	listOffsetsTimeout time.Duration
 	cleaner            compaction.Config
 	assignmentInterval time.Duration
+	verifyTransactions bool
 }
 
 // liveAt is what holds by an image: of what was altered, this broker's own word goes before that for all.
@@ -37,6 +38,7 @@ func (n *Node) liveAt(img *image.Image) liveSettings {
 		listOffsetsTimeout: n.config.Tier.ListOffsetsTimeout,
 		cleaner:            n.config.Cleaner,
 		assignmentInterval: n.config.GroupIntervals.Default.Assignment,
+		verifyTransactions: n.config.VerifyTransactions,
 	}
 	layers := n.layers(img)
 	for _, layer := range []map[string]string{layers.DynamicDefault, layers.Dynamic} {
@@ -81,6 +83,12 @@ func (s *liveSettings) take(name, value string) error {
 		return takeMilliseconds(&s.listOffsetsTimeout, value)
 	case "group.consumer.assignment.interval.ms":
 		return takeMilliseconds(&s.assignmentInterval, value)
+	case "transaction.partition.verification.enable":
+		verify, err := config.ParseBool(value)
+		if err == nil {
+			s.verifyTransactions = verify
+		}
+		return err
 	case "log.cleaner.threads":
 		return takeInt(&s.cleaner.Threads, value)
 	case "log.cleaner.backoff.ms":

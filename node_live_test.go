@@ -25,6 +25,9 @@ func TestEachSettingThatMayChangeIsTakenOver(t *testing.T) {
 	}
 	for _, setting := range config.Broker() {
 		value := "12345"
+		if setting.Type == config.Boolean {
+			value = "true"
+		}
 		if setting.Type == config.String {
 			value = "192.0.2.1:5"
 		}

@@ -184,6 +184,7 @@ func (n *Node) apiOptions() api.Options {
 		FetchMaxBytes:            n.config.Fetch.MaxBytes,
 		FetchSessionSlots:        n.config.Fetch.SessionSlots,
 		RemoteListOffsetsTimeout: func() time.Duration { return n.live.Load().listOffsetsTimeout },
+		VerifyTransactions:       func() bool { return n.live.Load().verifyTransactions },
 	}
 }
 

@@ -62,6 +62,7 @@ type Options struct {
 	FetchMaxBytes            int                  // fetch.max.bytes
 	FetchSessionSlots        int                  // max.incremental.fetch.session.cache.slots
 	RemoteListOffsetsTimeout func() time.Duration // remote.list.offsets.request.timeout.ms
+	VerifyTransactions       func() bool          // transaction.partition.verification.enable
 }
 
 // Handlers serve the APIs of one broker.

@@ -133,6 +133,7 @@ func newTestNodeOn(t *testing.T, files vfs.FS, static map[string]string, policy 
 			return QuorumState{LeaderEpoch: int64(quorum.Term), LastIndex: int64(quorum.Index)}, err
 		},
 		DeleteTopicEnable: true, FetchMaxBytes: 50 << 20, FetchSessionSlots: 3, RemoteListOffsetsTimeout: aSecond,
+		VerifyTransactions: func() bool { return true },
 	})
 	n.conn = &wire.Conn{
 		Listener: "PLAINTEXT", Context: ctx,

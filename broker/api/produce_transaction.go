@@ -51,7 +51,7 @@ func (c *produceCall) verify(view *wire.ProduceView) error {
 		return err
 	case view.TransactionalID == nil:
 		return kafka.TransactionalIDAuthorizationFailed // nobody may write for a transactional id that is not named
-	case len(start.partitions) == 0:
+	case len(start.partitions) == 0, !c.handlers.verifies(c.version >= produceJoinsFrom):
 		return nil
 	}
 	ctx, cancel := within(c.conn.Context, view.TimeoutMs)
@@ -63,6 +63,10 @@ func (c *produceCall) verify(view *wire.ProduceView) error {
 	}
 	return nil
 }
+
+// verifies tells whether the coordinator has to be asked. Who makes partitions join by writing needs it for that; of
+// others an administrator may think that they tell it themselves.
+func (h *Handlers) verifies(joins bool) bool { return joins || h.options.VerifyTransactions() }
 
 // findTransaction looks for transactional batches, and begins a verification where their transaction is not open yet.
 func (c *produceCall) findTransaction(view *wire.ProduceView) (start transactionStart, transactional bool, err error) {

@@ -76,7 +76,7 @@ func (h *Handlers) joinWithOffsets(ctx context.Context, request *kmsg.TxnOffsetC
 	if err != nil {
 		return replica.NoGuard, kafka.NotCoordinator
 	}
-	if guard == replica.NoGuard {
+	if guard == replica.NoGuard || !h.verifies(joins) {
 		return guard, nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, metadataTimeout)

@@ -24,6 +24,12 @@ const (
 	commitNone        = "none"
 )
 
+// The values of --group-protocol, which are those of the Java consumer's group.protocol.
+const (
+	protocolClassic  = "classic"
+	protocolConsumer = "consumer" // KIP-848
+)
+
 // commitPatience is how long a commit may take. What it covers is printed already, so it is given that long also after
 // an interrupt.
 const commitPatience = 30 * time.Second
@@ -32,6 +38,7 @@ const commitPatience = 30 * time.Second
 type membershipFlags struct {
 	group    string
 	instance string
+	protocol string
 	commit   string
 }
 
@@ -41,6 +48,9 @@ func (m *membershipFlags) addFlags(cmd *cobra.Command) {
 		"read as a member of this group; -o then says where to begin where the group has committed nothing")
 	flags.StringVar(&m.instance, "instance-id", "",
 		"be this static member of the group: its partitions wait for it while it is restarted")
+	flags.StringVar(&m.protocol, "group-protocol", protocolClassic,
+		"protocol of the group: classic, or consumer (the broker shares the partitions out, KIP-848)")
+	completeFlag(cmd, "group-protocol", protocolClassic, protocolConsumer)
 	flags.StringVar(&m.commit, "commit", commitAfterOutput,
 		"when to commit the group's offsets: after-output (as soon as the output has taken the records), or none")
 	completeFlag(cmd, "commit", commitAfterOutput, commitNone)
@@ -51,8 +61,10 @@ func (c *consumeRequest) checkMembership(given func(flag string) bool) error {
 	switch {
 	case c.commit != commitAfterOutput && c.commit != commitNone:
 		return fmt.Errorf("unknown --commit %q: %s and %s are known", c.commit, commitAfterOutput, commitNone)
-	case c.group == "" && (given("instance-id") || given("commit")):
-		return errors.New("--instance-id and --commit belong to --group")
+	case c.protocol != protocolClassic && c.protocol != protocolConsumer:
+		return fmt.Errorf("unknown --group-protocol %q: %s and %s are known", c.protocol, protocolClassic, protocolConsumer)
+	case c.group == "" && (given("instance-id") || given("commit") || given("group-protocol")):
+		return errors.New("--instance-id, --group-protocol and --commit belong to --group")
 	case c.group == "" && given("group"):
 		return errors.New("--group is empty")
 	case c.group != "" && len(c.partitions) > 0:
@@ -137,8 +149,14 @@ func (m *membership) options() []kgo.Opt {
 		kgo.KeepControlRecords(), // they are not printed, and committed past
 		kgo.MetadataMaxAge(discoveryInterval),
 	}
+	if c.protocol == protocolConsumer {
+		options = append(options, kgo.ServerSideBalancer())
+	}
 	if c.regex {
-		options = append(options, kgo.ConsumeRegex())
+		// As a broker knows of no exceptions, the client finds the topics in either protocol; the cluster's own are read by
+		// name only.
+		options = append(options, kgo.ConsumeRegex(), kgo.ConsumeExcludeTopics("^"+kafka.GroupMetadataTopic+"$",
+			"^"+kafka.TransactionStateTopic+"$"))
 	}
 	if c.instance != "" {
 		options = append(options, kgo.InstanceID(c.instance))

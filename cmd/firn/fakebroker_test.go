@@ -160,11 +160,15 @@ func batchOf(first, last int64, values map[int64]string) kmsg.RecordBatch {
 		record.Length = int32(len(record.AppendTo(nil)) - 1) // a length below 64 takes one byte
 		batch.Records = record.AppendTo(batch.Records)
 	}
-	encoded := batch.AppendTo(nil)
-	batch.Length = int32(len(encoded) - 12)
-	encoded = batch.AppendTo(nil)
-	batch.CRC = int32(crc32.Checksum(encoded[21:], crc32.MakeTable(crc32.Castagnoli)))
+	checked(&batch)
 	return batch
+}
+
+// checked gives a batch its length and checksum, and returns its bytes.
+func checked(batch *kmsg.RecordBatch) []byte {
+	batch.Length = int32(len(batch.AppendTo(nil)) - 12)
+	batch.CRC = int32(crc32.Checksum(batch.AppendTo(nil)[21:], crc32.MakeTable(crc32.Castagnoli)))
+	return batch.AppendTo(nil)
 }
 
 // TestALogThatEndsWithoutARecordIsReadToItsEnd: compaction has taken the records of the last batch and kept its

@@ -180,6 +180,8 @@ func TestAWrongCommandLineIsOneLineAndStatusTwo(t *testing.T) {
 		{"consume x --isolation none", "unknown isolation"},
 		{"consume x --group=", "--group is empty"},
 		{"consume x --instance-id i", "belong to --group"},
+		{"consume x --group-protocol consumer", "belong to --group"},
+		{"consume x -g g --group-protocol share", "classic and consumer are known"},
 		{"consume x --commit none", "belong to --group"},
 		{"consume x --group g --commit later", "unknown --commit"},
 		{"consume x --group g -p 1", "the group shares the partitions out"},

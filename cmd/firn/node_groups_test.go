@@ -4,12 +4,19 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"io"
 	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+	"github.com/twmb/franz-go/pkg/kversion"
 )
 
 func TestGroupsAgainstANode(t *testing.T) {
@@ -21,12 +28,14 @@ func TestGroupsAgainstANode(t *testing.T) {
 	}{
 		{"a group goes on where it has committed", testGroupConsume},
 		{"CL-08 a group by regular expression", testGroupRegex},
+		{"a group of the consumer protocol", testConsumerGroup},
 		{"two members share, and one takes over", testGroupShare},
 		{"CL-05 a group with members is refused", testLiveGroup},
 		{"CL-06 CL-12 CL-15 a group is moved and deleted", testGroupSeek},
 		{"what an output did not take is not committed", testGroupBrokenOutput},
 		{"an offset that is gone is an error", testGroupOutOfRange},
 		{"a transaction is seen as a whole or not at all", testTransactions},
+		{"a transaction that its coordinator knows nothing of is aborted", testHangingTransaction},
 	} {
 		t.Run(test.name, func(t *testing.T) { test.run(t, s) })
 	}
@@ -113,6 +122,41 @@ func (s shell) member(t *testing.T, line string) (lines <-chan string, stop func
 		if status := <-ended; status != 0 {
 			t.Errorf("firn %s: status %d, error %q", line, status, errs.String())
 		}
+	}
+}
+
+// testConsumerGroup reads as a member of the consumer protocol: what it prints and commits is the same.
+func testConsumerGroup(t *testing.T, s shell) {
+	s.ok(t, "", "topic create next-1 next-2 -p 2")
+	s.ok(t, "a\nb\n", "produce next-1 -p 0")
+	s.ok(t, "c\n", "produce next-2 -p 1")
+	const next = "consume -g next --group-protocol consumer -f %v "
+	for _, step := range []struct{ flags, want, committed string }{
+		{"next-1 next-2 --commit none", "abc", ""},
+		{"next-1 next-2 -n 2 --instance-id i", "", ""},
+		{"next-1 next-2 --isolation read_committed", "", "next-1:0=2 next-2:1=1"},
+		{"next-1 next-2", "", "next-1:0=2 next-2:1=1"},
+	} {
+		got := strings.Split(s.ok(t, "", next+step.flags), "")
+		slices.Sort(got)
+		if step.want != "" && strings.Join(got, "") != step.want {
+			t.Errorf("%s prints %q, want %q", step.flags, got, step.want)
+		}
+		if got := s.committed(t, "next"); step.committed != "" && got != step.committed {
+			t.Errorf("%s commits %q, want %q", step.flags, got, step.committed)
+		}
+	}
+	if group := s.groupOf(t, "next"); group.Type != "consumer" {
+		t.Errorf("the group is of type %q", group.Type)
+	}
+	got := s.ok(t, "", "consume -r next- -g all --group-protocol consumer -f %t:%v,")
+	for _, want := range []string{"next-1:a,", "next-1:b,", "next-2:c,"} {
+		if !strings.Contains(got, want) || len(got) != 27 {
+			t.Errorf("by a regular expression: %q", got)
+		}
+	}
+	if got := s.committed(t, "all"); got != "next-1:0=2 next-2:1=1" {
+		t.Errorf("by a regular expression: committed %q", got)
 	}
 }
 
@@ -308,4 +352,82 @@ func testAbort(t *testing.T, s shell) {
 	if got := s.fails(t, "", "txn abort --partition whole:0 --start-offset 0"); !strings.Contains(got, "no transaction is open") {
 		t.Errorf("a hanging transaction that is none: %q", got)
 	}
+}
+
+// testHangingTransaction leaves records of a transaction in a partition that the transaction's coordinator knows nothing
+// of, as a producer can where partitions are not verified: nobody would ever end it. An abort by its place does.
+func testHangingTransaction(t *testing.T, s shell) {
+	s.ok(t, "", "topic create hung")
+	client, err := (&brokerFlag{addresses: []string{s.broker}}).connect(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	verify := func(value string) {
+		t.Helper()
+		altered, err := client.admin.AlterBrokerConfigs(t.Context(), []kadm.AlterConfig{
+			{Name: "transaction.partition.verification.enable", Value: &value},
+		})
+		if err = errors.Join(err, altered[0].Err); err != nil {
+			t.Fatal(err)
+		}
+	}
+	id := "forgetful"
+	begin := kmsg.NewPtrInitProducerIDRequest()
+	begin.TransactionalID, begin.TransactionTimeoutMillis = &id, 60000
+	producer, err := begin.RequestWith(t.Context(), client)
+	if err != nil || producer.ErrorCode != 0 {
+		t.Fatalf("%+v: %v", producer, err)
+	}
+	verify("true")
+	if code := produceOpen(t, client, "hung", id, producer); code != kerr.InvalidTxnState {
+		t.Errorf("what the coordinator knows nothing of is answered %v", code)
+	}
+	verify("false")
+	if code := produceOpen(t, client, "hung", id, producer); code != nil {
+		t.Fatal(code)
+	}
+	verify("true")
+	if described := squeeze(s.ok(t, "", "txn describe "+id)); !strings.Contains(described, "Empty") {
+		t.Errorf("the coordinator knows of it: %q", described)
+	}
+	s.ok(t, "behind it\n", "produce hung")
+	const committed = "consume hung --isolation read_committed"
+	if got := s.ok(t, "", committed); got != "" {
+		t.Errorf("while it hangs %q is printed", got)
+	}
+	if got := s.fails(t, "", "txn abort --partition hung:0 --start-offset 1"); !strings.Contains(got,
+		"no transaction begins at offset 1 of hung:0: those that are open begin at 0") {
+		t.Errorf("at another place: %q", got)
+	}
+	if got := squeeze(s.ok(t, "", "txn abort --partition hung:0 --start-offset 0")); !strings.Contains(got, "hung:0@0 aborted") {
+		t.Errorf("aborted: %q", got)
+	}
+	if got := s.ok(t, "", committed); got != "behind it\n" {
+		t.Errorf("once it is aborted %q is printed", got)
+	}
+}
+
+// produceOpen writes a batch of one transactional record, in a version in which partitions do not join by it.
+func produceOpen(t *testing.T, client *session, topic, id string, producer *kmsg.InitProducerIDResponse) error {
+	t.Helper()
+	batch := batchOf(0, 0, map[int64]string{0: "open"})
+	batch.Attributes, batch.ProducerID, batch.ProducerEpoch, batch.FirstSequence = 0x10, producer.ProducerID, producer.ProducerEpoch, 0
+	request := kmsg.NewPtrProduceRequest()
+	request.TransactionID, request.Acks, request.TimeoutMillis = &id, -1, 10000
+	request.Topics = []kmsg.ProduceRequestTopic{{Topic: topic, Partitions: []kmsg.ProduceRequestTopicPartition{
+		{Records: checked(&batch)},
+	}}}
+	versions := kversion.Stable()
+	versions.SetMaxKeyVersion(request.Key(), 10)
+	old, err := kgo.NewClient(kgo.SeedBrokers(client.OptValue(kgo.SeedBrokers).([]string)...), kgo.MaxVersions(versions))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer old.Close()
+	response, err := request.RequestWith(t.Context(), old)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return kerr.ErrorForCode(response.Topics[0].Partitions[0].ErrorCode)
 }

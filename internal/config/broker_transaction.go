@@ -9,8 +9,9 @@ func brokerTransactionRows() []row {
 			"Milliseconds between two looks for transactions that are past their time."},
 		{"transaction.max.timeout.ms", Int, "900000", ReadOnly, atLeast(1), Acts,
 			"Longest timeout of a transaction."},
-		{"transaction.partition.verification.enable", Boolean, "true", ClusterWide, nil, Later,
-			"Whether a partition's part in a transaction is verified before it is written to."},
+		{"transaction.partition.verification.enable", Boolean, "true", ClusterWide, nil, Acts,
+			"Whether a partition's part in a transaction is verified before it is written to; clients of Produce 12 and " +
+				"later make it a part by writing."},
 		{"transaction.remove.expired.transaction.cleanup.interval.ms", Int, "3600000", ReadOnly, atLeast(1), Acts,
 			"Milliseconds between two looks for expired transactional ids."},
 		{"transaction.state.log.load.buffer.size", Int, "5242880", ReadOnly, atLeast(1), NoEffect, ""},
