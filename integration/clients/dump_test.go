@@ -131,12 +131,23 @@ func dumped(t *testing.T, files []string, option string, result toolResult) map[
 	if result.Status != 0 {
 		t.Fatalf("%s ended with status %d: %s", option, result.Status, result.Stderr)
 	}
-	harmless := falseComplaints(files, option)
-	for complaint := range strings.SplitSeq(complaints(result.Stderr), "Non-consecutive") { // each has two lines
+	expectComplaints(t, option, result, falseComplaints(files, option))
+	return sectionsOf(t, files, option, result)
+}
+
+// expectComplaints lets the tool complain of offsets that do not follow each other where it must.
+func expectComplaints(t *testing.T, option string, result toolResult, harmless map[string]bool) {
+	t.Helper()
+	for complaint := range strings.SplitSeq(complaints(result.Stderr), "Non-consecutive") { // each is of one file
 		if complaint != "" && !harmless[complaint] {
 			t.Errorf("%s complains: %s", option, complaint)
 		}
 	}
+}
+
+// sectionsOf are the lines that the tool has printed of each file.
+func sectionsOf(t *testing.T, files []string, option string, result toolResult) map[string][]string {
+	t.Helper()
 	sections := map[string][]string{}
 	var file string
 	for line := range strings.Lines(result.Stdout) {
