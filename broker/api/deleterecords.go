@@ -11,8 +11,8 @@ import (
 	"github.com/firnlog/firn/internal/kafka"
 )
 
-// deleteRecords serves DeleteRecords v0–v2: it moves the log start offset. −1 means the high watermark, which then
-// includes what was appended before the request came.
+// deleteRecords serves DeleteRecords v0–v2: it moves the log start offset. −1 means the high watermark. Whatever was
+// appended before the request came can be deleted, as a producer that was answered before the flush expects.
 func (h *Handlers) deleteRecords(_ context.Context, req *wire.Request) wire.Reply {
 	request, err := decode(req, kmsg.NewPtrDeleteRecordsRequest())
 	if err != nil {
@@ -22,9 +22,14 @@ func (h *Handlers) deleteRecords(_ context.Context, req *wire.Request) wire.Repl
 	for i := range request.Topics {
 		for _, asked := range request.Topics[i].Partitions {
 			p, err := h.partition(request.Topics[i].Topic, asked.Partition)
-			if err == nil && asked.Offset == -1 && p.Behind() {
-				behind = append(behind, replica.CommitItem{Partition: p, Offset: p.AwaitTarget()})
+			if err != nil || !p.Behind() || asked.Offset > p.AwaitTarget() {
+				continue
 			}
+			target := asked.Offset
+			if target == -1 {
+				target = p.AwaitTarget()
+			}
+			behind = append(behind, replica.CommitItem{Partition: p, Offset: target})
 		}
 	}
 	reply := later(req, func(ctx context.Context) kmsg.Response {

@@ -262,6 +262,10 @@ func TestFE10DeleteRecordsInsideABatch(t *testing.T) {
 	}
 	n.send(produceRequest("a", kafka.TopicID{}, 0, acksNone, batch("x")), 9)
 	n.deleteRecords("a", -1, 4, 0) // the high watermark, with what was appended just before
+	n.send(produceRequest("a", kafka.TopicID{}, 0, acksNone, batch("x")), 9)
+	n.deleteRecords("a", 6, -1, kafka.OffsetOutOfRange)
+	n.send(produceRequest("a", kafka.TopicID{}, 0, acksNone, batch("x")), 9)
+	n.deleteRecords("a", 6, 6, 0) // an offset that was appended just before
 }
 
 func TestDeleteRecordsOfACompactedTopicIsRefused(t *testing.T) {
