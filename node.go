@@ -29,6 +29,7 @@ import (
 	"github.com/firnlog/firn/retention"
 	"github.com/firnlog/firn/tiering"
 	"github.com/firnlog/firn/tiering/checkpoint"
+	"github.com/firnlog/firn/tiering/compact"
 	"github.com/firnlog/firn/tiering/objectstore"
 	"github.com/firnlog/firn/tiering/verify"
 )
@@ -77,6 +78,7 @@ type Node struct {
 	logs      *storage.Manager
 	bucket    objectstore.Bucket
 	verifier  *verify.Verifier
+	rewriter  *compact.Rewriter
 	tier      *tiering.Manager
 	replicas  *replica.Manager
 	retention *retention.Enforcer

@@ -33,7 +33,13 @@ func (n *Node) newCleaner() *compaction.Cleaner {
 			if err != nil {
 				return nil
 			}
-			return &compactedLog{Log: log, partition: p}
+			if !p.Config().RemoteStorageEnable {
+				return &compactedLog{Log: log, partition: p}
+			}
+			if remote, err := n.rewriter.Log(p.ID()); err == nil {
+				return &compactedTier{Log: remote, local: log, partition: p}
+			}
+			return nil // nothing is remote yet
 		},
 		Roll: func(tp kafka.TopicPartition) error {
 			log, err := n.logs.Log(tp)
@@ -62,12 +68,8 @@ func (n *Node) newCleaner() *compaction.Cleaner {
 	})
 }
 
-// isCompacted tells whether the cleaner looks after a partition. What is in the bucket it does not reach, and Kafka's
-// rule that a topic is compacted or tiered holds.
-func isCompacted(p *replica.Partition) bool {
-	cfg := p.Config()
-	return cfg.CleanupCompact && !cfg.RemoteStorageEnable
-}
+// isCompacted tells whether the cleaner looks after a partition: after its log, or after what is in the bucket of it.
+func isCompacted(p *replica.Partition) bool { return p.Config().CleanupCompact }
 
 // compactedLog shows the cleaner a partition's local log.
 type compactedLog struct {
@@ -82,15 +84,9 @@ func (l *compactedLog) View() (compaction.View, error) {
 	if err := l.Err(); err != nil {
 		return compaction.View{}, err
 	}
-	cfg := l.partition.Config()
-	codec, level := compressedAnew(cfg)
 	view := compaction.View{
 		LastStable: min(l.LastStableOffset(), l.FlushedOffset()), CleanedUntil: l.CleanedOffset(),
-		Settings: compaction.Settings{
-			MinDirtyRatio: cfg.MinCleanableDirtyRatio, MinLagMs: cfg.MinCompactionLagMs, MaxLagMs: cfg.MaxCompactionLagMs,
-			DeleteRetentionMs: cfg.DeleteRetentionMs, SegmentBytes: cfg.SegmentBytes, IndexBytes: int64(cfg.SegmentIndexBytes),
-			Codec: codec, Level: level,
-		},
+		Settings: cleanedBy(l.partition.Config()),
 	}
 	for _, segment := range l.Segments() {
 		last := segment.MaxTimestamp
@@ -103,6 +99,16 @@ func (l *compactedLog) View() (compaction.View, error) {
 		})
 	}
 	return view, nil
+}
+
+// cleanedBy are the settings of a topic that the cleaner goes by.
+func cleanedBy(cfg *config.TopicConfig) compaction.Settings {
+	codec, level := compressedAnew(cfg)
+	return compaction.Settings{
+		MinDirtyRatio: cfg.MinCleanableDirtyRatio, MinLagMs: cfg.MinCompactionLagMs, MaxLagMs: cfg.MaxCompactionLagMs,
+		DeleteRetentionMs: cfg.DeleteRetentionMs, SegmentBytes: cfg.SegmentBytes, IndexBytes: int64(cfg.SegmentIndexBytes),
+		Codec: codec, Level: level,
+	}
 }
 
 // compressedAnew is the codec that the broker itself compresses a topic with, and its level. Where compression.type

@@ -68,7 +68,9 @@ func (n *Node) openTier(ctx context.Context) error {
 		},
 	})
 	n.verifier = n.newVerifier()
-	return nil
+	var err error
+	n.rewriter, err = n.newRewriter()
+	return err
 }
 
 // checkpointsBeforeDeletion are two, so that one of them may turn out to be damaged.

@@ -174,7 +174,7 @@ func LocalStart(v View, now int64) int64 {
 		covered := v.Tiered && segment.EndOffset <= v.RemoteEnd
 		tooLarge := v.Limits.LocalBytes != Unlimited && excess >= segment.Bytes
 		goes := segment.EndOffset <= v.LogStart ||
-			covered && !v.KeepsAll && (tooLarge || segment.expired(v.Limits.LocalMs, now))
+			covered && (tooLarge || segment.expired(v.Limits.LocalMs, now))
 		if segment.Active || !goes {
 			break
 		}

@@ -175,6 +175,11 @@ func TestLocalStart(t *testing.T) {
 			view: tiered(local(9, 8, 7, 0), 0, 200, limited(func(l *Limits) { l.LocalMs = hour })), want: 200,
 		},
 		{
+			name:   "those of a compacted log go, too: the bucket has its records",
+			view:   tiered(local(9, 8, 7, 0), 0, 200, limited(func(l *Limits) { l.LocalMs = hour })),
+			change: func(v *View) { v.KeepsAll = true }, want: 200,
+		},
+		{
 			name: "without remote cover they stay, however old",
 			view: tiered(local(9, 8, 7, 0), 0, 0, limited(func(l *Limits) { l.LocalMs, l.LocalBytes = hour, 0 })), want: 0,
 		},

@@ -45,13 +45,10 @@ func CheckTopicChange(before, after map[string]string, broker BrokerLookup) erro
 	return nil
 }
 
-// checkRemote holds the conditions of a topic with remote storage, which are Kafka's.
+// checkRemote holds the conditions of a topic with remote storage, which are Kafka's but for one: it may be compacted.
 func checkRemote(next TopicConfig, broker BrokerLookup) error {
 	if value, explicit := broker("remote.log.storage.system.enable"); explicit && !isTrue(value) {
 		return invalid("remote.storage.enable needs remote.log.storage.system.enable, which is false on this broker")
-	}
-	if next.CleanupCompact {
-		return invalid("remote.storage.enable is only possible with cleanup.policy=delete or an empty one")
 	}
 	if err := checkLocalRetention(next); err != nil {
 		return err

@@ -152,7 +152,7 @@ func TestCheckTopicChange(t *testing.T) {
 			map[string]string{"leader.replication.throttled.replicas": "x"}, nil, "[partitionId]:[brokerId]"},
 
 		{"remote storage", nil, remote(), nil, ""},
-		{"remote storage of a compacted topic", nil, remote("cleanup.policy", "compact,delete"), nil, "cleanup.policy"},
+		{"remote storage of a compacted topic", nil, remote("cleanup.policy", "compact,delete"), nil, ""},
 		{"remote storage that keeps everything", nil, remote("cleanup.policy", ""), nil, ""},
 		{"remote storage on a broker without it", nil, remote(),
 			map[string]string{"remote.log.storage.system.enable": "false"}, "remote.log.storage.system.enable"},
