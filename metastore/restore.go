@@ -112,6 +112,9 @@ func checkRestored(p *command.RestoredPartition, origins int) error {
 	if len(p.Items) == 0 {
 		return nil
 	}
+	if segments, bytes := totals(p.Items, command.Below{}); segments == p.Segments && bytes != p.Bytes {
+		return fmt.Errorf("%d segments have %d bytes, not %d: %w", segments, bytes, p.Bytes, kafka.InvalidRequest)
+	}
 	hidden := hiddenIn(p.Items, tier)
 	if hidden.Segments == 0 {
 		hidden.Reference = referenceAt(p.Items, p.Start).UploadID
