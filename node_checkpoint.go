@@ -2,17 +2,17 @@ package firn
 
 import (
 	"context"
+	"slices"
 
 	"github.com/firnlog/firn/broker/group"
 	"github.com/firnlog/firn/internal/kafka"
-	"github.com/firnlog/firn/metastore/image"
 	"github.com/firnlog/firn/tiering/checkpoint"
 )
 
 // newCheckpoints makes the writer of checkpoints, and the claim that it and collection ask before they touch the bucket.
 func (n *Node) newCheckpoints() {
 	cluster := n.meta.Image().ClusterID
-	n.claim = checkpoint.NewClaim(n.bucket, cluster, func() []kafka.UUID { return predecessors(n.meta.Image(), cluster) })
+	n.claim = checkpoint.NewClaim(n.bucket, cluster, n.predecessors)
 	n.checkpoints = checkpoint.NewWriter(checkpoint.Options{
 		Logger: n.logger, Registerer: n.deps.Registry, BrokerID: n.config.NodeID, ClusterID: cluster,
 		Bucket: n.bucket, Metadata: n.meta, Claim: n.claim, Groups: n.committedGroups, Uncollected: n.uncollected,
@@ -25,19 +25,25 @@ func (n *Node) checkpointed(ctx context.Context, topic kafka.TopicID) error {
 	return n.checkpoints.Await(ctx, topic)
 }
 
-// predecessors are the clusters whose objects the topics of this one still have.
-func predecessors(img *image.Image, own kafka.UUID) []kafka.UUID {
+// predecessors are the clusters whose objects topics of this one still have, or had until they were deleted.
+func (n *Node) predecessors() ([]kafka.UUID, error) {
+	img := n.meta.Image()
 	var all []kafka.UUID
-	seen := map[kafka.UUID]bool{own: true}
-	for topic := range img.Topics() {
-		for _, origin := range topic.Origins {
-			if !seen[origin] {
-				seen[origin] = true
+	add := func(origins []kafka.UUID) {
+		for _, origin := range origins {
+			if origin != img.ClusterID && !slices.Contains(all, origin) {
 				all = append(all, origin)
 			}
 		}
 	}
-	return all
+	for topic := range img.Topics() {
+		add(topic.Origins)
+	}
+	deleted, err := n.meta.DeletedTopics()
+	for _, topic := range deleted {
+		add(topic.Origins)
+	}
+	return all, err
 }
 
 // uncollected is the newest command of the metadata log that made something garbage which checkpoints must forget first.

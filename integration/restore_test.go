@@ -142,10 +142,10 @@ func TestAClusterComesBackFromItsBucketAlone(t *testing.T) {
 		s.sink("events")
 		s.expectConsumed("within", "events", append(slices.Clone(sent[700:end]), more...))
 		s.restart()
+		s.verifyLogs()
 		expectSame(t, s.read("events", 0, 300), append(slices.Clone(sent[300:end]), more...))
 		s.crash(loseSome)
 		expectSame(t, s.read("events", 0, 300), append(slices.Clone(sent[300:end]), more...))
-		s.verifyLogs()
 	})
 }
 
@@ -364,9 +364,44 @@ func TestARestoredClusterIsRestoredAgain(t *testing.T) {
 			expectSame(t, s.read("events", 0, 0), sent)
 		}
 		s.deleteRecords("events", int64(len(sent))) // of all three clusters
+		s.eventually("what the old clusters have written is collected", func() bool { return len(s.objects()) == 0 })
 		s.restart()
 		if got := s.offsetAt("events", earliest); got != int64(len(sent)) {
 			t.Errorf("the log starts at %d", got)
+		}
+	})
+}
+
+// A long history comes back with the parts of its manifest that are sealed: they lie in the bucket already.
+func TestALongHistoryComesBackAsItWasSealed(t *testing.T) {
+	run(t, 90, fewJournals, func(s *scenario) {
+		s.createTopic("events", 1, tiered(map[string]string{"internal.segment.bytes": "1500"}))
+		sent := s.produceTimed("events", 0, 2600)
+		s.sink("events")
+		s.eventually("a part of the manifest is sealed", func() bool {
+			return slices.ContainsFunc(s.objects(), func(key string) bool { return strings.HasSuffix(key, ".leaf") })
+		})
+		s.deleteRecords("events", 100) // inside of it
+		s.checkpointed()
+		sent = append(sent, s.produceTimed("events", 2600, 100)...)
+		s.sink("events")
+		s.deleteRecords("events", 200)
+		sent = append(sent, s.produceTimed("events", 2700, 100)...)
+		s.sink("events")
+		end := s.offsetAt("events", latestTiered) + 1
+		s.loseDisks()
+		partition := endOf(t, s.restore(firn.RestoreOptions{}), "events")
+		if partition.Start != 200 || partition.End != end || partition.Segments < 128 {
+			t.Errorf("restored is %+v, the end was %d", partition, end)
+		}
+		expectSame(t, s.readTo("events", 0, 200, end), sent[200:end])
+		if got := s.offsetAt("events", sent[333].Timestamp.UnixMilli()-500); got != 333 {
+			t.Errorf("by its time, offset 333 is %d", got)
+		}
+		s.deleteRecords("events", end)
+		s.restart()
+		if got := s.offsetAt("events", earliest); got != end {
+			t.Errorf("the log starts at %d, want %d", got, end)
 		}
 	})
 }

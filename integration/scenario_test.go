@@ -387,12 +387,12 @@ func (s *scenario) logFolders() []string {
 	})
 }
 
-// objects are the keys in the bucket.
+// objects are the keys in the bucket of what belongs, or belonged, to topics.
 func (s *scenario) objects() []string {
 	s.t.Helper()
 	var keys []string
 	must(s.t, s.disks.bucket.List(s.context(), "", "", func(info objectstore.ObjectInfo) error {
-		if !strings.Contains(info.Key, "/meta/") {
+		if !strings.Contains(info.Key, "/meta/") && !strings.HasSuffix(info.Key, "/claim") {
 			keys = append(keys, info.Key)
 		}
 		return nil

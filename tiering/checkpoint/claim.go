@@ -143,11 +143,11 @@ func encodeClaim(cluster, by kafka.UUID, now time.Time) []byte {
 type Claim struct {
 	bucket       objectstore.Bucket
 	cluster      kafka.UUID
-	predecessors func() []kafka.UUID
+	predecessors func() ([]kafka.UUID, error)
 }
 
 // NewClaim makes the claim of a cluster. predecessors are the clusters whose objects its topics still have; nil: none.
-func NewClaim(bucket objectstore.Bucket, cluster kafka.UUID, predecessors func() []kafka.UUID) *Claim {
+func NewClaim(bucket objectstore.Bucket, cluster kafka.UUID, predecessors func() ([]kafka.UUID, error)) *Claim {
 	return &Claim{bucket: bucket, cluster: cluster, predecessors: predecessors}
 }
 
@@ -156,7 +156,11 @@ func NewClaim(bucket objectstore.Bucket, cluster kafka.UUID, predecessors func()
 func (c *Claim) Check(ctx context.Context) error {
 	clusters := []kafka.UUID{c.cluster}
 	if c.predecessors != nil {
-		clusters = append(clusters, c.predecessors()...)
+		predecessors, err := c.predecessors()
+		if err != nil {
+			return err
+		}
+		clusters = append(clusters, predecessors...)
 	}
 	for _, cluster := range clusters {
 		owner, err := Owner(ctx, c.bucket, cluster)

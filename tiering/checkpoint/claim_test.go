@@ -46,7 +46,7 @@ func TestOfManyWhoTakeAClusterOverOneSucceeds(t *testing.T) {
 func TestAClaimHoldsUntilSomebodyElseClaims(t *testing.T) {
 	bucket, now := objectstore.NewMemory(), time.UnixMilli(1000)
 	check := func(cluster kafka.UUID, predecessors ...kafka.UUID) error {
-		return NewClaim(bucket, cluster, func() []kafka.UUID { return predecessors }).Check(t.Context())
+		return NewClaim(bucket, cluster, func() ([]kafka.UUID, error) { return predecessors, nil }).Check(t.Context())
 	}
 	must(t, check(ours))
 	if err := check(theirs, ours); !errors.Is(err, ErrSuperseded) {
@@ -74,7 +74,7 @@ func TestOnlyANamedSuccessorIsReplaced(t *testing.T) {
 		t.Errorf("another successor is named: %v", err)
 	}
 	must(t, Replace(t.Context(), bucket, ours, theirs, third, now))
-	if err := NewClaim(bucket, theirs, func() []kafka.UUID { return []kafka.UUID{ours} }).Check(t.Context()); !errors.Is(err,
+	if err := NewClaim(bucket, theirs, func() ([]kafka.UUID, error) { return []kafka.UUID{ours}, nil }).Check(t.Context()); !errors.Is(err,
 		ErrSuperseded) {
 		t.Errorf("whoever was replaced: %v", err)
 	}

@@ -48,8 +48,8 @@ type Options struct {
 	NewID    func() kafka.UUID
 }
 
-// kept is how many checkpoints stay in the bucket: as many as the metadata remembers. Two are enough for what collection
-// promises; more are for a bucket in which more is broken than one object.
+// kept is how many checkpoints stay in the bucket: as many as the metadata remembers. Two are enough for what
+// collection promises; more are for a bucket in which more is broken than one object.
 const kept = command.KeptCheckpoints
 
 // needed is how many checkpoints must be without an object before it is collected, so that the newest may be damaged.

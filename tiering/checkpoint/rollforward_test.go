@@ -23,7 +23,7 @@ func putSegment(t *testing.T, bucket objectstore.Bucket, base, end int64, epoch 
 		builder.Append(offset, nil, []byte("v"))
 	}
 	data := builder.Build()
-	record.Batch(data).SetBaseOffset(base)
+	data.SetBaseOffset(base)
 	object, err := segment.New(t.Context(), bytes.NewReader(data), segment.Tail{
 		ClusterID: ours, Partition: rolled, Topic: "events", BaseOffset: base, EndOffset: end, LeaderEpoch: epoch,
 		UploadID: id(upload), LogStartOffset: logStart, IndexBaseOffset: base, FirstAppendedAt: 1, LastAppendedAt: 1,

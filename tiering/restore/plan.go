@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 	"time"
@@ -329,11 +330,16 @@ func (p *planner) lastTail(ctx context.Context, topic *Topic, tp kafka.TopicIDPa
 			switch {
 			case err == nil:
 				return tail, nil
-			case !segment.IsCorrupt(err) && !errors.Is(err, objectstore.ErrNotFound):
+			case !isDamage(err):
 				return nil, err
 			}
 			to.Damaged = append(to.Damaged, err.Error())
 		}
 	}
 	return nil, nil
+}
+
+// isDamage tells whether an error says that an object is gone, cut short or not what it was, and so will stay.
+func isDamage(err error) bool {
+	return segment.IsCorrupt(err) || errors.Is(err, objectstore.ErrNotFound) || errors.Is(err, io.ErrUnexpectedEOF)
 }
