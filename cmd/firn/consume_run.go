@@ -67,7 +67,18 @@ func (c *consumeRequest) run(cmd *cobra.Command, brokers *brokerFlag, output rec
 	if c.follow && cmd.Context().Err() != nil {
 		err = nil // an interrupt is how following ends
 	}
+	if err == nil && c.offsets.from.kind == beforeEnd && !c.follow {
+		reading.tellShortfall(cmd.ErrOrStderr())
+	}
 	return errors.Join(err, out.Flush())
+}
+
+// tellShortfall says why the last N offsets were not N records: who asks for the newest ones counts on that many.
+func (r *reading) tellShortfall(w io.Writer) {
+	if missing := r.total - r.met; missing > 0 && r.limit != 0 {
+		fmt.Fprintf(w, "firn: %d of these %d offsets hold no record to show: it was compacted away or aborted, or a "+
+			"transaction ends there; -o with a larger number reaches further back\n", missing, r.total)
+	}
 }
 
 // reading is a consumption under way: what each partition still has to give.
@@ -80,6 +91,7 @@ type reading struct {
 	output    recordOutput
 	progress  *progress
 	total     int64      // offsets that were to be read at first
+	met       int64      // records that were read, without control records that are not to be printed
 	bytes     int64      // of the records that were read
 	discovery *discovery // nil: what is read is fixed
 	notes     []string
@@ -226,7 +238,11 @@ func (r *reading) take(out io.Writer, fetched *kgo.FetchPartition, topic string)
 		}
 		next, epoch = record.Offset+1, record.LeaderEpoch
 		r.bytes += recordBytes(record)
-		if record.Attrs.IsControl() && !r.control || !r.filter.matches(record) {
+		if record.Attrs.IsControl() && !r.control {
+			continue
+		}
+		r.met++
+		if !r.filter.matches(record) {
 			continue
 		}
 		var err error
