@@ -87,7 +87,8 @@ func topicRetentionRows() []row {
 			"Bytes of a partition that stay on local disk once they are in the bucket; -2 follows retention.bytes, " +
 				"-1 is no limit."},
 		{"file.delete.delay.ms", Long, "60000", ClusterWide, atLeast(0), Acts,
-			"Milliseconds between the removal of a segment from the log and the removal of its files."},
+			"Milliseconds between the deletion of a topic and the removal of its files. Those of segments go at once: " +
+				"whoever reads one holds it open."},
 		{"delete.retention.ms", Long, "86400000", ClusterWide, atLeast(0), Acts,
 			"Milliseconds that compaction keeps a tombstone."},
 		{"min.cleanable.dirty.ratio", Double, "0.5", ClusterWide, fraction(1), Acts,
