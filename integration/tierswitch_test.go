@@ -4,6 +4,8 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"github.com/firnlog/firn"
 )
 
 // TestRemoteStorageIsSwitchedOffAndOnAgain: what is remote goes, the log begins where the local one does, and nothing of
@@ -104,6 +106,31 @@ func TestObjectsOfADeletedTopicMayStay(t *testing.T) {
 			if !slices.Contains(kept, object) {
 				t.Errorf("%s has come", object)
 			}
+		}
+	})
+}
+
+// TestWhatWasSwitchedOffDoesNotComeBack: a restore does not take objects that wait to be collected for newer ones.
+func TestWhatWasSwitchedOffDoesNotComeBack(t *testing.T) {
+	run(t, 49, fewJournals, func(s *scenario) {
+		s.createTopic("events", 1, tiered(map[string]string{"local.retention.ms": "-2", "local.retention.bytes": "60000"}))
+		s.produceTimed("events", 0, 2000)
+		s.eventually("old records are only in the bucket", func() bool {
+			return s.offsetAt("events", earliestLocal) > 500 && s.offsetAt("events", latestTiered) > 1900
+		})
+		s.alterTopic("events", "remote.storage.enable=false", "remote.log.delete.on.disable=true")
+		s.eventually("the log begins where the local one does", func() bool {
+			return s.offsetAt("events", earliest) > 500
+		})
+		start := s.offsetAt("events", earliest)
+		s.checkpointed()
+		if len(s.objects()) < 10 {
+			t.Fatal("the objects are gone too early to be mistaken")
+		}
+		s.loseDisks()
+		s.restore(firn.RestoreOptions{})
+		if first, end := s.offsetAt("events", earliest), s.offsetAt("events", latest); first != start || end != start {
+			t.Errorf("the log is [%d, %d), and should be empty at %d", first, end, start)
 		}
 	})
 }

@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/firnlog/firn/internal/config"
 	"github.com/firnlog/firn/internal/kafka"
 	"github.com/firnlog/firn/metastore/command"
 	"github.com/firnlog/firn/tiering/checkpoint"
@@ -227,7 +228,7 @@ func (p *planner) addPartition(ctx context.Context, topic *Topic, index int32, f
 	if len(from.Items) > 0 {
 		edge.LeaderEpoch = from.Items[len(from.Items)-1].Summary().LeaderEpoch
 	}
-	forward, err := checkpoint.RollForward(ctx, p.bucket, edge)
+	forward, err := p.rollForward(ctx, topic, edge)
 	if err != nil {
 		return err
 	}
@@ -254,6 +255,19 @@ func (p *planner) addPartition(ctx context.Context, topic *Topic, index int32, f
 		to.LeaderEpoch = max(to.LeaderEpoch, start.Epoch)
 	}
 	return nil
+}
+
+// rollForward finds what is newer than the checkpoint. Where remote storage was switched off nothing is: what lies there
+// was removed from the log by that and has not been collected yet. It is switched on again in a checkpoint first.
+func (p *planner) rollForward(ctx context.Context, topic *Topic, edge checkpoint.Edge) (*checkpoint.Forward, error) {
+	settings, err := config.ResolveTopic(topic.Configs, config.NoBroker)
+	if err != nil {
+		return nil, err
+	}
+	if !settings.RemoteStorageEnable {
+		return &checkpoint.Forward{Start: -1}, nil
+	}
+	return checkpoint.RollForward(ctx, p.bucket, edge)
 }
 
 // take adds the segments that are newer than the checkpoint.
