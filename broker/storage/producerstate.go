@@ -118,6 +118,12 @@ func (s *producerState) check(batch record.Batch, opts AppendOptions) (known pro
 			return known, true, nil
 		}
 	}
+	// Before anything else: a producer whose transaction was ended over its head is told of its epoch, which it can
+	// recover from, and not that its records are part of no transaction.
+	if p != nil && batch.ProducerEpoch() < p.epoch {
+		return known, false, fmt.Errorf("producer %d has epoch %d and sent epoch %d: %w",
+			batch.ProducerID(), p.epoch, batch.ProducerEpoch(), kafka.InvalidProducerEpoch)
+	}
 	if err := s.checkVerified(p, batch, opts.Guard); err != nil {
 		return known, false, err
 	}
@@ -130,9 +136,6 @@ func (s *producerState) check(batch record.Batch, opts AppendOptions) (known pro
 		return known, false, nil // nobody knows better, so any sequence may be the first
 	}
 	switch epoch := batch.ProducerEpoch(); {
-	case epoch < p.epoch:
-		return known, false, fmt.Errorf("producer %d has epoch %d and sent epoch %d: %w",
-			batch.ProducerID(), p.epoch, epoch, kafka.InvalidProducerEpoch)
 	case opts.Origin == FromCoordinator:
 	case epoch > p.epoch:
 		if batch.BaseSequence() != 0 {
