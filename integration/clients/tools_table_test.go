@@ -48,7 +48,6 @@ const (
 	fixedLevels = "(the levels come with what they are levels of)"
 	noMetrics   = "(there are no client metrics to be configured)"
 	noLoggers   = "(there are no loggers by name)"
-	noSettings  = "(groups have no settings of their own yet)"
 )
 
 // unsupported is what a client says of an API that is not advertised.
@@ -70,8 +69,8 @@ func topicCommands() []toolCommand {
 		{tool: tool, command: "--create --replica-assignment 1,1", more: "--topic placed",
 			wants: `^Created topic placed\.\n$`},
 		{tool: tool, command: "--create --if-not-exists", more: "--topic flights", wants: `^$`},
-		{tool: tool, command: "--list", wants: `^__transaction_state\nflights\nhistory\nopen\nplaced\n$`},
-		{tool: tool, command: "--list --exclude-internal", wants: `^flights\nhistory\nopen\nplaced\n$`},
+		{tool: tool, command: "--list", wants: `^__transaction_state\nflights\nhistory\nhung\nopen\nplaced\n$`},
+		{tool: tool, command: "--list --exclude-internal", wants: `^flights\nhistory\nhung\nopen\nplaced\n$`},
 	}
 }
 
@@ -122,7 +121,7 @@ func offsetCommands() []toolCommand {
 		{tool: tool, command: "--topic flights", wants: `^flights:0:1002\n$`},
 		{tool: tool, command: "--topic-partitions", more: "fl.*:0-1,history:0", wants: `^flights:0:1002\nhistory:0:3\n$`},
 		{tool: tool, command: "--time latest", more: "--exclude-internal-topics",
-			wants: `^flights:0:1002\nhistory:0:3\nopen:0:1\nplaced:0:0\nplaced:1:0\n$`},
+			wants: `^flights:0:1002\nhistory:0:3\nhung:0:1\nopen:0:1\nplaced:0:0\nplaced:1:0\n$`},
 		{tool: tool, command: "--time max-timestamp", more: "--topic flights", wants: `^flights:0:1001\n$`},
 		{tool: tool, command: "--time 1700000000001", more: "--topic history", wants: `^history:0:1\n$`},
 		{tool: tool, command: "--time earliest", more: "--topic history", wants: `^history:0:0\n$`},
@@ -215,10 +214,16 @@ func otherConfigCommands() []toolCommand {
 		{tool: tool, command: "--describe --entity-type broker-loggers", more: "--entity-name 1",
 			wants: `InvalidRequestException: resource type 8 has no settings here`, lacks: noLoggers},
 		{tool: tool, command: "--describe --entity-type groups", more: "--entity-name g",
-			wants: `^The group 'g' doesn't exist and doesn't have dynamic config\.\n$`, lacks: noSettings},
-		{tool: tool, command: "--alter --entity-type groups", lacks: noSettings,
-			more:  "--entity-name g --add-config consumer.session.timeout.ms=50000",
-			wants: `InvalidRequestException: resource type 32 has no settings here`},
+			wants: `^The group 'g' doesn't exist and doesn't have dynamic config\.\n$`},
+		{tool: tool, command: "--alter --entity-type groups --add-config", wants: `^Completed updating config for group g\.\n$`,
+			more: "consumer.session.timeout.ms=50000 --entity-name g"},
+		{tool: tool, command: "--describe --entity-type groups --entity-name", more: "g",
+			wants: `^Dynamic configs for group g are:\n  consumer\.session\.timeout\.ms=50000 sensitive=false ` +
+				`synonyms=\{DYNAMIC_GROUP_CONFIG:consumer\.session\.timeout\.ms=50000, ` +
+				`DEFAULT_CONFIG:group\.consumer\.session\.timeout\.ms=45000\}\n$`},
+		{tool: tool, command: "--alter --entity-type groups --delete-config",
+			wants: `^Completed updating config for group g\.\n$`,
+			more:  "consumer.session.timeout.ms --entity-name g"},
 		{tool: tool, command: "--describe --entity-type users", wants: unsupported("DESCRIBE_CLIENT_QUOTAS"),
 			lacks: forSecurity},
 		{tool: tool, command: "--alter --entity-type users", more: "--entity-name u --add-config SCRAM-SHA-256=[password=p]",
@@ -296,7 +301,8 @@ func partitionCommands() []toolCommand {
 	}
 }
 
-// transactionCommands find one transaction that hangs, in the topic open, and leave it ended.
+// transactionCommands find a transaction that its producer has left, in the topic open, and one that its coordinator knows
+// nothing of, in the topic hung, and leave both ended.
 func transactionCommands() []toolCommand {
 	const tool, reader, open = "kafka-transactions", "kafka-console-consumer", "--topic open --partition 0"
 	return []toolCommand{
@@ -304,14 +310,18 @@ func transactionCommands() []toolCommand {
 			more: "--topic accounts --num-records 200 --record-size 100 --throughput -1"},
 		{tool: tool, command: "describe-producers", more: "--topic flights --partition 0",
 			wants: `^ProducerId\t.*\n(\d+ +\t0 +\t-1 +\t\d+ +\t\d+\tNone +\t\n){7}$`},
-		{tool: tool, command: "find-hanging --broker-id 1", wants: `^Topic\tPartition\t.*\n$`},
 		{tool: tool, command: "find-hanging --topic flights --partition 0", wants: `^Topic\tPartition\t.*\n$`},
+		{tool: tool, command: "find-hanging --topic", more: "hung --partition 0",
+			wants: `^Topic\tPartition\t.*\nhung +\t0 +\t\d+ +\t0 +\t.*\n$`},
+		{tool: tool, command: "abort --start-offset", more: "0 --topic hung --partition 0", wants: `^$`},
+		{tool: tool, command: "find-hanging --partition", more: "0 --topic hung", wants: `^Topic\tPartition\t.*\n$`},
+		{tool: tool, command: "find-hanging --broker-id 1", wants: `^Topic\tPartition\t.*\n$`},
 		{tool: tool, command: "describe", more: "--transactional-id open",
 			wants: `\n1 +\topen +\t\d+ +\t0 +\tOngoing +\t600000 .*\topen-0 +\t\n$`},
 		{tool: tool, command: "abort", more: open + " --start-offset 0", wants: `^$`},
 		{tool: tool, command: "forceTerminateTransaction", more: "--transactionalId open", wants: `^$`},
-		{tool: tool, command: "list", wants: `^TransactionalId\t.*\n(open +\t1 +\t\d+ +\tEmpty +\t\n|` +
-			`t +\t1 +\t\d+ +\tCompleteCommit +\t\n){2}$`},
+		{tool: tool, command: "list", wants: `^TransactionalId\t.*\n((open|hung) +\t1 +\t\d+ +\tEmpty +\t\n|` +
+			`t +\t1 +\t\d+ +\tCompleteCommit +\t\n){3}$`},
 		{tool: reader, command: "--isolation-level read_committed",
 			more: "--topic accounts --group committed --from-beginning --max-messages 200 " +
 				"--formatter-property print.value=false",

@@ -17,7 +17,10 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+	"github.com/twmb/franz-go/pkg/kversion"
 
+	batches "github.com/firnlog/firn/broker/record"
 	"github.com/firnlog/firn/integration/process"
 )
 
@@ -26,10 +29,14 @@ import (
 func TestKafkasCommandLineToolsWork(t *testing.T) {
 	t.Parallel()
 	node := process.Serve(t, process.Options{
-		Set: []string{"remote.log.manager.task.interval.ms=200", "group.initial.rebalance.delay.ms=0"},
+		Set: []string{
+			"remote.log.manager.task.interval.ms=200", "group.initial.rebalance.delay.ms=0",
+			"transaction.partition.verification.enable=false",
+		},
 	})
 	writeHistory(t, node)
 	beginTransaction(t, node)
+	hangTransaction(t, node)
 	places := strings.NewReplacer("BROKERS", node.Kafka, "FILES", toolFiles(t), "DATA", node.Dir)
 	commands := slices.DeleteFunc(toolCommands(), func(c toolCommand) bool { return c.process })
 	calls := make([]toolCall, len(commands))
@@ -110,6 +117,36 @@ func beginTransaction(t *testing.T, node *process.Node) {
 	}
 	if err := client.ProduceSync(t.Context(), &kgo.Record{Topic: "open", Value: []byte("open")}).FirstErr(); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// hangTransaction leaves a record of a transaction, of an hour ago, in a partition that the transaction's coordinator was
+// not told of.
+func hangTransaction(t *testing.T, node *process.Node) {
+	t.Helper()
+	node.CreateTopic("hung", 1)
+	id := "hung"
+	begin := kmsg.NewPtrInitProducerIDRequest()
+	begin.TransactionalID, begin.TransactionTimeoutMillis = &id, 60000
+	producer, err := begin.RequestWith(t.Context(), node.Client())
+	if err != nil || producer.ErrorCode != 0 {
+		t.Fatalf("%+v: %v", producer, err)
+	}
+	options := batches.PlainProducer()
+	options.Transactional, options.ProducerID, options.ProducerEpoch = true, producer.ProducerID, producer.ProducerEpoch
+	options.BaseSequence = 0
+	batch := batches.NewBuilder(options)
+	batch.Append(time.Now().Add(-time.Hour).UnixMilli(), nil, []byte("hangs"))
+	request := kmsg.NewPtrProduceRequest()
+	request.TransactionID, request.Acks, request.TimeoutMillis = &id, -1, 10000
+	request.Topics = []kmsg.ProduceRequestTopic{{Topic: "hung", Partitions: []kmsg.ProduceRequestTopicPartition{
+		{Records: batch.Build()},
+	}}}
+	versions := kversion.Stable()
+	versions.SetMaxKeyVersion(request.Key(), 10) // later ones make partitions join by writing
+	response, err := request.RequestWith(t.Context(), node.Client(kgo.MaxVersions(versions)))
+	if err != nil || response.Topics[0].Partitions[0].ErrorCode != 0 {
+		t.Fatalf("%+v: %v", response, err)
 	}
 }
 
