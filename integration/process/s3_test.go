@@ -6,7 +6,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -88,8 +87,8 @@ func TestHistorySinksIntoS3(t *testing.T) {
 		}
 		bytes += object.Bytes
 	}
-	if files := filesBelow(t, filepath.Join(s3.Dir, testBucket)); files != len(objects) {
-		t.Errorf("%d files in the bucket, %d objects that are known", files, len(objects))
+	if files := segmentObjects(t, s3); len(files) != len(objects) {
+		t.Errorf("%d segments in the bucket, %d objects that are known", len(files), len(objects))
 	}
 	t.Logf("%d objects, %d bytes", len(objects), bytes)
 	node.Stop()
@@ -102,20 +101,6 @@ func sunk(t *testing.T, node *Node, topic string) {
 		status := tierStatus(t, node, topic)
 		return status.Segments > 0 && status.LocalStart == status.End && status.UploadLagBytes == 0
 	})
-}
-
-func filesBelow(t *testing.T, folder string) int {
-	t.Helper()
-	files := 0
-	if err := filepath.WalkDir(folder, func(path string, entry fs.DirEntry, err error) error {
-		if err == nil && entry.Type().IsRegular() && !strings.Contains(path, "/.sgwtmp/") {
-			files++
-		}
-		return err
-	}); err != nil {
-		t.Fatal(err)
-	}
-	return files
 }
 
 // TestTI17ABucketThatCannotBeUsedIsNamed starts nodes with keys that the server does not take. A bucket that is not
