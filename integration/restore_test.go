@@ -339,6 +339,34 @@ func TestOfTwoRestoresOneSucceedsAndTheOldClusterStops(t *testing.T) {
 	})
 }
 
+// Whoever has taken a cluster over and was lost itself, before anybody knew of it, is put out of its place by name.
+func TestARestoreThatNeverCameToLifeIsReplaced(t *testing.T) {
+	run(t, 91, fewJournals, func(s *scenario) {
+		s.createTopic("events", 1, tiered(nil))
+		s.produceTimed("events", 0, 300)
+		s.sink("events")
+		s.checkpointed()
+		end, lost := s.offsetAt("events", latestTiered)+1, s.clusterID()
+		s.loseDisks()
+		stillborn := try(s.rival(1, s.disks.bucket).tryRestore(firn.RestoreOptions{}, s.disks.bucket)).orFail(t)
+		_, err := s.tryRestore(firn.RestoreOptions{Cluster: lost}, s.disks.bucket)
+		if !errors.Is(err, checkpoint.ErrSuperseded) || !strings.Contains(err.Error(), "--take-over "+stillborn.Cluster) {
+			t.Errorf("a second restore: %v", err)
+		}
+		s.disks = func() *disks { fresh := newDisks(); fresh.bucket = s.disks.bucket; return fresh }()
+		report := s.restore(firn.RestoreOptions{
+			Cluster: lost, TakeOver: try(firn.ParseClusterID(stillborn.Cluster)).orFail(t),
+		})
+		if got := endOf(t, report, "events").End; got != end {
+			t.Errorf("it ends at %d, want %d", got, end)
+		}
+		owner, err := checkpoint.Owner(s.context(), s.disks.bucket, lost)
+		if err != nil || owner != s.clusterID() {
+			t.Errorf("the owner is %s, %v", owner.Hex(), err)
+		}
+	})
+}
+
 // rival is another machine that has the bucket.
 func (s *scenario) rival(number int, bucket *objectstore.Memory) *scenario {
 	rival := &scenario{
