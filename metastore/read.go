@@ -12,7 +12,8 @@ import (
 
 // Items gives a partition's tier state and the top level of its manifest, in order of offsets, both as of one moment:
 // at least what every command that has been answered made of them. The state is nil if tiering has not begun. A
-// partition that this node does not know is an error, because "not known yet" must not be taken for "nothing is remote".
+// partition that this node does not know is an error, because "not known yet" must not be taken for "nothing is
+// remote".
 func (s *Store) Items(tp kafka.TopicIDPartition) (tier *image.TierState, items []command.Item, err error) {
 	if _, found := s.Image().PartitionByID(tp); !found {
 		return nil, nil, fmt.Errorf("partition %s: %w", tp, kafka.UnknownTopicID)

@@ -44,8 +44,8 @@ func readSeal(c *Cursor) Command {
 }
 
 // Below says what of the reference in which the log start lies is below that start: the segments that end at or before
-// it. The state machine cannot read sealed objects, so whoever proposes has to count. It is zero if the start lies in no
-// reference.
+// it. The state machine cannot read sealed objects, so whoever proposes has to count. It is zero if the start lies in
+// no reference.
 type Below struct {
 	Reference kafka.UUID // upload id of the reference
 	Segments  int64
@@ -114,8 +114,8 @@ func readReplaceRange(c *Cursor) Command {
 	}
 }
 
-// MaxPins bounds the pins of a cluster, and MaxPinRanges the partitions of one: whoever forgets to end one must not fill
-// the state.
+// MaxPins bounds the pins of a cluster, and MaxPinRanges the partitions of one: whoever forgets to end one must not
+// fill the state.
 const (
 	MaxPins      = 1024
 	MaxPinRanges = 100_000

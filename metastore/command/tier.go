@@ -82,7 +82,8 @@ func readReserveUploads(c *Cursor, version uint8) Command {
 
 // CommitSegment makes an uploaded object part of the log. It is accepted only if LeaderEpoch is the current one,
 // Version is the tier state's, Entry.BaseOffset is the remote end, the entry's origin is the topic's newest, and
-// Entry.UploadID is still reserved for this partition; the commit consumes the reservation. The result is the image.TierState, with or without an error.
+// Entry.UploadID is still reserved for this partition; the commit consumes the reservation. The result is the
+// image.TierState, with or without an error.
 type CommitSegment struct {
 	Partition   kafka.TopicIDPartition
 	LeaderEpoch kafka.LeaderEpoch

@@ -62,8 +62,8 @@ type Sealed struct {
 	Items []command.Item
 }
 
-// Seal makes a sealed object of items of one level, and what refers to it. The key must name the object's own range; its
-// kind and range are set here. Origin is the topic's.
+// Seal makes a sealed object of items of one level, and what refers to it. The key must name the object's own range;
+// its kind and range are set here. Origin is the topic's.
 func Seal(key segment.Key, topic string, origin int, items []command.Item) ([]byte, command.Reference) {
 	sum := command.Summarize(items)
 	level := items[0].Summary().Level + 1

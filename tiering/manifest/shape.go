@@ -13,9 +13,9 @@ type Shape struct {
 // large enough that a million segments are 61 nodes, some leaves and the head.
 func DefaultShape() Shape { return Shape{Head: 128, Leaf: 64, Node: 256} }
 
-// Due is the run of items that is to be sealed next: the oldest segments once there are too many, else the oldest leaves
-// that make a node. Nothing is due where it is nil. Replacements may have left references between segments: a run never
-// reaches over one, and one of a single item is not worth an object.
+// Due is the run of items that is to be sealed next: the oldest segments once there are too many, else the oldest
+// leaves that make a node. Nothing is due where it is nil. Replacements may have left references between segments: a
+// run never reaches over one, and one of a single item is not worth an object.
 func (s Shape) Due(items []command.Item) []command.Item {
 	var counts [command.LevelNode + 1]int
 	for _, item := range items {

@@ -182,8 +182,8 @@ func (t *Tree) maxTimestamp(ctx context.Context, items []command.Item, from int6
 	return best, nil
 }
 
-// Straddling is the segment in which offset from lies such that the record with its largest timestamp comes before from:
-// its entry does not tell the largest timestamp of the rest.
+// Straddling is the segment in which offset from lies such that the record with its largest timestamp comes before
+// from: its entry does not tell the largest timestamp of the rest.
 func (t *Tree) Straddling(ctx context.Context, from int64) (command.SegmentEntry, bool, error) {
 	entry, found, err := t.Find(ctx, from)
 	return entry, found && entry.MaxTimestampOffset >= 0 && entry.MaxTimestampOffset < from, err

@@ -80,7 +80,8 @@ const (
 
 // Key is the object's key.
 func (t *Tail) Key() Key {
-	return Key{Kind: KindSegment, ClusterID: t.ClusterID, Partition: t.Partition, BaseOffset: t.BaseOffset, EndOffset: t.EndOffset,
+	return Key{Kind: KindSegment, ClusterID: t.ClusterID, Partition: t.Partition,
+		BaseOffset: t.BaseOffset, EndOffset: t.EndOffset,
 		LeaderEpoch: t.LeaderEpoch, UploadID: t.UploadID}
 }
 

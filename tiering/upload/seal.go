@@ -118,8 +118,8 @@ func (t *Task) reserveRewrite(ctx context.Context, from int64) (kafka.UUID, erro
 	return id, err
 }
 
-// putSealed stores a sealed object. It waits for no slot: it is a few KiB, once in 64 segments. Like put it returns soon
-// after its deadline whatever the store does.
+// putSealed stores a sealed object. It waits for no slot: it is a few KiB, once in 64 segments. Like put it returns
+// soon after its deadline whatever the store does.
 func (u *Uploader) putSealed(ctx context.Context, key string, data []byte, checksum uint32) error {
 	ctx, cancel := context.WithTimeout(ctx, u.options.Deadline)
 	defer cancel()
