@@ -28,8 +28,13 @@ type Rewrite struct {
 	into     *segment
 	file     vfs.File
 	endBase  int64 // where the segment after the replaced ones begins
+	behind   int64 // bytes that the kernel was told to write to disk
 	over     bool  // committed or given up
 }
+
+// writeBehind is how much of a rewrite the kernel may keep to itself: with all of it left to the sync at the end, disk
+// and processor would take turns.
+const writeBehind = 8 << 20
 
 // Rewrite begins to write the segments anew that begin in [firstBase, endBase), both of which are bases of segments.
 // They must be sealed, flushed and whole.
@@ -105,6 +110,10 @@ func (w *Rewrite) Append(batches []byte) error {
 		}
 		w.into.note(newNote(batch))
 		batches = rest
+	}
+	if size := w.into.state.Size; size-w.behind >= writeBehind {
+		vfs.WriteBehind(w.file, w.behind, size-w.behind)
+		w.behind = size
 	}
 	return nil
 }

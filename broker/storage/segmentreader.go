@@ -7,11 +7,16 @@ import (
 
 	"github.com/firnlog/firn/broker/record"
 	"github.com/firnlog/firn/internal/kafka"
+	"github.com/firnlog/firn/internal/vfs"
 )
 
 // segmentReadSize is what is read of a segment at once. Larger reads gain nothing, and a batch that is larger gets the
 // buffer that it needs.
 const segmentReadSize = 1 << 20
+
+// segmentReadAhead is how much of a segment the disk is kept busy with beyond what is worked on: whoever reads it works
+// about as long as the disk does.
+const segmentReadAhead = 8 << 20
 
 // SegmentReader reads the batches of a sealed segment from its first to its last, with their checksums, for whoever
 // writes the segment anew. It holds a reference on the segment and is not for concurrent use.
@@ -19,6 +24,7 @@ type SegmentReader struct {
 	log      *Log
 	view     segmentView
 	position int64  // in the file, of the first byte of unread
+	ahead    int64  // in the file, up to where the kernel was told to read
 	unread   []byte // a part of buffer
 	buffer   []byte
 }
@@ -87,6 +93,7 @@ func (r *SegmentReader) peek(size int) ([]byte, error) {
 		r.buffer = make([]byte, want)
 	}
 	kept := copy(r.buffer[:cap(r.buffer)], r.unread)
+	r.readAhead()
 	want := int(min(left, int64(cap(r.buffer))))
 	n, err := r.view.file.ReadAt(r.buffer[kept:want], r.position+int64(kept))
 	if n < want-kept {
@@ -94,6 +101,16 @@ func (r *SegmentReader) peek(size int) ([]byte, error) {
 	}
 	r.unread = r.buffer[:want]
 	return r.unread[:size:size], nil
+}
+
+// readAhead keeps the disk reading, half of the way ahead at a time.
+func (r *SegmentReader) readAhead() {
+	if r.ahead-r.position > segmentReadAhead/2 || r.ahead == r.view.size {
+		return
+	}
+	from := max(r.ahead, r.position)
+	r.ahead = min(r.position+segmentReadAhead, r.view.size)
+	vfs.ReadAhead(r.view.file, from, r.ahead-from)
 }
 
 // noEOF is the error of a file that is shorter than it was.
