@@ -70,7 +70,8 @@ func (w *twins) transact() {
 		sequence += int32(w.next - before)
 		w.append(record.PlainProducer(), nil)
 	}
-	w.wantCode("end", w.raw.end(version, producer.ProducerID, producer.ProducerEpoch, w.random.IntN(3) == 0).ErrorCode, nil)
+	commit := w.random.IntN(3) == 0
+	w.wantCode("end", w.raw.end(version, producer.ProducerID, producer.ProducerEpoch, commit).ErrorCode, nil)
 	w.sleep(time.Second) // until both have their markers
 	w.next++
 }
@@ -162,8 +163,8 @@ func (w *twins) compareAll() {
 	}
 }
 
-// Two copies of one random history, with transactions, timestamps out of order, leader epochs and a deleted prefix, give
-// the same answers at every offset, for every time and epoch, although one has most of itself in the bucket only.
+// Two copies of one random history, with transactions, timestamps out of order, leader epochs and a deleted prefix,
+// give the same answers at every offset, for every time and epoch, although one has most of itself in the bucket only.
 func TestATieredCopyAnswersAsALocalOne(t *testing.T) {
 	for seed := range uint64(3) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {

@@ -14,7 +14,8 @@ import (
 	"github.com/firnlog/firn/internal/vfs"
 )
 
-// coldDisk is a file system whose files of some partitions are not in memory, and a disk that answers when it is told to.
+// coldDisk is a file system whose files of some partitions are not in memory, and a disk that answers when it is told
+// to.
 type coldDisk struct {
 	vfs.FS
 
@@ -99,7 +100,7 @@ func newColdNode(t *testing.T) (*testNode, *coldDisk) {
 	return n, disk
 }
 
-// answered waits for a reply and tells how many batches each partition has got.
+// batchesOf waits for a reply and tells how many batches each partition has got.
 func (n *testNode) batchesOf(req *kmsg.FetchRequest) (batches []int, took time.Duration) {
 	n.t.Helper()
 	begun := time.Now()

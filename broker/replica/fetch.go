@@ -24,8 +24,8 @@ type FetchParams struct {
 
 // Fetch is a fetch under way. It is done when enough bytes are there, when something changed that the client must
 // learn, or when its time is over; Results then reads once more, so that the answer is as full as it can be. What is
-// ready never waits for what is cold: as soon as records in memory reach MinBytes, partitions that need the object store
-// or the disk are answered empty, and their records arrive in the cache meanwhile.
+// ready never waits for what is cold: as soon as records in memory reach MinBytes, partitions that need the object
+// store or the disk are answered empty, and their records arrive in the cache meanwhile.
 type Fetch struct {
 	manager    *Manager
 	params     FetchParams

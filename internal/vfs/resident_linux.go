@@ -54,12 +54,13 @@ func (f osFile) residentAt(position int64) bool {
 	}
 }
 
-// readNow is preadv2 with RWF_NOWAIT and one buffer, which must not be empty. It is called by hand because the library's
-// wrapper makes garbage, and this is done for every fetch.
+// readNow is preadv2 with RWF_NOWAIT and one buffer, which must not be empty. It is called by hand because the wrapper
+// of package unix makes garbage, and this is done for every fetch.
 func (f osFile) readNow(p []byte, off int64) (int, error) {
 	vector := unix.Iovec{Base: &p[0]}
 	vector.SetLen(len(p))
-	n, _, errno := syscall.Syscall6(unix.SYS_PREADV2, f.Fd(), uintptr(unsafe.Pointer(&vector)), 1, //nolint:gosec // see above
+	n, _, errno := syscall.Syscall6(unix.SYS_PREADV2, f.Fd(),
+		uintptr(unsafe.Pointer(&vector)), 1, //nolint:gosec // see above
 		uintptr(off), uintptr(uint64(off)>>32), unix.RWF_NOWAIT)
 	runtime.KeepAlive(f.File)
 	if errno != 0 {

@@ -66,9 +66,9 @@ type Cache struct {
 	mu       sync.Mutex // guards the fields below, and those of entries
 	ready    bool       // the list has been read
 	known    map[ID]*entry
-	used     *list.List // of *entry, the least recently used first
-	bytes    int64      // of files, those being written and those being removed included
-	filling  int        // files being written
+	used     *list.List  // of *entry, the least recently used first
+	bytes    int64       // of files, those being written and those being removed included
+	filling  map[ID]bool // what is being written
 	asked    history
 	clock    int64     // counts what is wanted
 	offUntil time.Time // nothing is written before
@@ -93,7 +93,8 @@ func charge(size int64) int64 { return max(size, minCharge) }
 func New(options Options) *Cache {
 	c := &Cache{
 		options: options, metrics: newMetrics(options.Registerer), known: map[ID]*entry{}, used: list.New(),
-		asked: newHistory(options.Bytes),
+		filling: map[ID]bool{},
+		asked:   newHistory(options.Bytes),
 	}
 	c.numbers.cache = c
 	return c

@@ -13,9 +13,9 @@ type Reservation struct {
 	size  int64
 }
 
-// Reserve tells the cache that something is about to be downloaded, and gets room if it is to be kept; nil if not. It is
-// kept if it was downloaded before, and not so long ago that all of what it would displace has been wanted since: a scan
-// of a long log displaces nothing, and is not written to the disk at all.
+// Reserve tells the cache that something is about to be downloaded, and gets room if it is to be kept; nil if not. It
+// is kept if it was downloaded before, and not so long ago that all of what it would displace has been wanted since: a
+// scan of a long log displaces nothing, and is not written to the disk at all.
 func (c *Cache) Reserve(id ID, size int64) *Reservation {
 	if c == nil || c.options.Bytes == 0 {
 		return nil
@@ -59,7 +59,7 @@ func (c *Cache) roomOnDisk(size int64) bool {
 func (c *Cache) makeRoom(id ID, bytes, before int64) (displaced []*entry, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.known[id] != nil || c.filling == maxFills {
+	if c.known[id] != nil || c.filling[id] || len(c.filling) == maxFills {
 		return nil, false
 	}
 	freed := int64(0)
@@ -79,7 +79,7 @@ func (c *Cache) makeRoom(id ID, bytes, before int64) (displaced []*entry, ok boo
 	for _, e := range displaced {
 		c.forget(e)
 	}
-	c.filling++
+	c.filling[id] = true
 	c.bytes += bytes
 	c.metrics.bytes.Set(float64(c.bytes))
 	return displaced, true
@@ -93,7 +93,7 @@ func (r *Reservation) Cancel() {
 	c := r.cache
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.filling--
+	delete(c.filling, r.id)
 	c.bytes -= charge(r.size)
 	c.metrics.bytes.Set(float64(c.bytes))
 }
@@ -129,7 +129,7 @@ func (r *Reservation) Fill(data []byte) bool {
 	c.metrics.fills.Inc()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.filling--
+	delete(c.filling, r.id)
 	c.clock++
 	next.lastUse = c.clock
 	next.place = c.used.PushBack(next)
@@ -152,7 +152,7 @@ func (c *Cache) write(next *entry, data []byte) error {
 // undo removes what was written of a file, which was never on the list.
 func (c *Cache) undo(next *entry) {
 	c.mu.Lock()
-	c.filling--
+	delete(c.filling, next.id)
 	c.mu.Unlock()
 	c.remove(next)
 

@@ -214,9 +214,9 @@ func (n *node) check() error {
 	switch {
 	case !c.ready:
 		return errors.New("the list has not been read")
-	case charged != c.bytes || len(c.known) != c.used.Len() || c.filling != 0:
+	case charged != c.bytes || len(c.known) != c.used.Len() || len(c.filling) != 0:
 		return fmt.Errorf("%d bytes in the books, %d of %d files, %d are being written",
-			c.bytes, charged, len(c.known), c.filling)
+			c.bytes, charged, len(c.known), len(c.filling))
 	case c.bytes > c.options.Bytes:
 		return fmt.Errorf("%d bytes, more than %d", c.bytes, c.options.Bytes)
 	case files > len(c.known) || bytes > c.bytes:

@@ -121,8 +121,8 @@ func (c *Cache) owned() (bool, error) {
 	return len(listed) > 0 && bytes.Equal(listed, written), nil
 }
 
-// empty begins anew: no entry, no file, and an owner that there has never been. A directory that is the list's own needs
-// no walk: the files have numbers.
+// empty begins anew: no entry, no file, and an owner that there has never been. A directory that is the list's own
+// needs no walk: the files have numbers.
 func (c *Cache) empty(owned bool) error {
 	var keys [][]byte
 	err := c.options.Store.Scan([]byte(entryKey), func(key, _ []byte) error {

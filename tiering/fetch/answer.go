@@ -17,12 +17,13 @@ type found struct {
 	inMemory bool // it holds memory
 }
 
-// smallAnswer is what is copied out of its chunk, which it would keep in memory otherwise, however slowly a client takes
-// it.
+// smallAnswer is what is copied out of its chunk, which it would keep in memory otherwise, however slowly a client
+// takes it.
 const smallAnswer = 64 << 10
 
-// answer gives a range of the data to whoever sends it: a range of a file of the cache, a part of a chunk, which is kept
-// then, or a copy where it crosses chunks. Memory is held only as far as there is some, or for who has been admitted.
+// answer gives a range of the data to whoever sends it: a range of a file of the cache, a part of a chunk, which is
+// kept then, or a copy where it crosses chunks. Memory is held only as far as there is some, or for who has been
+// admitted.
 func (o *object) answer(
 	ctx context.Context, position, size int64, admitted bool,
 ) (result found, kept *chunk, err error) {

@@ -127,8 +127,8 @@ func (c *chunks) release(held *chunk) {
 	}
 }
 
-// idleFile forgets a chunk in a file that nobody holds any more, and returns the file for being given back; nil if it is
-// none. It needs mu.
+// idleFile forgets a chunk in a file that nobody holds any more, and returns the file for being given back; nil if it
+// is none. It needs mu.
 func (c *chunks) idleFile(held *chunk) *cache.Handle {
 	if !held.loaded || held.file == nil || held.holders > 0 {
 		return nil

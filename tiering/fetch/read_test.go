@@ -449,3 +449,28 @@ func TestTailsAreBounded(t *testing.T) {
 		}
 	})
 }
+
+// TI-10: a reader of one segment asks for that one's tail, however many there are behind it, and for none twice.
+func TestTI10OnlySegmentsThatAreReadAreLookedInto(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRemote(t)
+		for i := range int64(200) {
+			r.add(0, batchOf(2, 300, 2*i), batchOf(2, 300, 2*i))
+		}
+		reader := r.reader(func(o *Options) { o.ReadAheadBytes = 0 })
+		for range 3 {
+			for offset := int64(100); offset < 104; {
+				result, err := r.read(reader, offset, 1)
+				must(t, err)
+				if len(result.Aborted) != 0 {
+					t.Errorf("nothing was aborted, and offset %d is told of %v", offset, result.Aborted)
+				}
+				offset = result.NextOffset
+				result.Release()
+			}
+		}
+		if got := r.requests(); !slices.Equal(got, []string{"25 tail", "25 chunk 0"}) {
+			t.Errorf("%q", got)
+		}
+	})
+}

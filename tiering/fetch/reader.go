@@ -72,7 +72,8 @@ type Reader struct {
 // New makes a reader.
 func New(options Options) *Reader {
 	r := &Reader{
-		options: options, metrics: newMetrics(options.Registerer, options.MaxTopicSeries), concurrency: max(options.Concurrency, 1),
+		options: options, metrics: newMetrics(options.Registerer, options.MaxTopicSeries),
+		concurrency: max(options.Concurrency, 1),
 	}
 	tailBytes := options.MemoryBytes / tailShare
 	chunkBytes := options.MemoryBytes - tailBytes
@@ -190,7 +191,8 @@ func (r *Reader) StartRead(ctx context.Context, tp kafka.TopicIDPartition, req s
 }
 
 // readHeld is read, and waits for memory for what the answer holds if there is none. It waits for that only when the
-// records are there, and without holding them: who is admitted and waits for records would keep out those who have theirs.
+// records are there, and without holding them: who is admitted and waits for records would keep out those who have
+// theirs.
 func (r *Reader) readHeld(ctx context.Context, tp kafka.TopicIDPartition, req storage.RemoteReadRequest) (
 	storage.RemoteReadResult, error,
 ) {

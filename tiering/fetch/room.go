@@ -6,15 +6,16 @@ import (
 	"time"
 )
 
-// Who reads in order takes a chunk in several answers, and comes back for the next one a moment later. A chunk that went
-// in between would be downloaded once for each of them, and that by all readers as soon as there are more than there is
-// room for. So a chunk stays for a moment after each use, and whoever needs room waits for it instead: readers take
-// turns, chunk by chunk. Those who read here and there wait only if the store gave them more than that in a moment.
+// Who reads in order takes a chunk in several answers, and comes back for the next one a moment later. A chunk that
+// went in between would be downloaded once for each of them, and that by all readers as soon as there are more than
+// there is room for. So a chunk stays for a moment after each use, and whoever needs room waits for it instead: readers
+// take turns, chunk by chunk. Those who read here and there
+// wait only if the store gave them more than that in a moment.
 const (
 	// liveFor is how long a chunk stays after its last use.
 	liveFor = 500 * time.Millisecond
 	// aheadFor is how long one stays that was read ahead, and that its reader may still be on the way to.
-	aheadFor = 5 * time.Second
+	aheadFor = 2 * time.Second
 )
 
 var errNoRoom = errors.New("there is no memory for reading ahead")
