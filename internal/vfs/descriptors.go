@@ -11,5 +11,5 @@ func MaxDescriptors() int {
 		return usual
 	}
 	const atMost = 1 << 20 // what is more than this need not be told apart
-	return int(min(uint64(limit.Cur), atMost))
+	return int(min(uint64(limit.Cur), atMost)) //nolint:unconvert // its type differs from system to system
 }
