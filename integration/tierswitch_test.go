@@ -8,8 +8,8 @@ import (
 	"github.com/firnlog/firn"
 )
 
-// TestRemoteStorageIsSwitchedOffAndOnAgain: what is remote goes, the log begins where the local one does, and nothing of
-// that is missing later, with power cuts in between.
+// TestRemoteStorageIsSwitchedOffAndOnAgain: what is remote goes, the log begins where the local one does, and nothing
+// of that is missing later, with power cuts in between.
 func TestRemoteStorageIsSwitchedOffAndOnAgain(t *testing.T) {
 	run(t, 46, nil, func(s *scenario) {
 		s.createTopic("events", 1, tiered(map[string]string{"local.retention.ms": "-2", "local.retention.bytes": "60000"}))

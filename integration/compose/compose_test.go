@@ -206,7 +206,8 @@ func TestTheImageIsStaticAndHasNoRoot(t *testing.T) {
 	if len(stages) != 2 || stages[1][0].rest != "scratch" {
 		t.Fatalf("the image is not made from scratch: %v", stages)
 	}
-	goVersion := regexp.MustCompile(`^docker\.io/library/golang:(1\.\d+)\.\d+ AS build$`).FindStringSubmatch(stages[0][0].rest)
+	golang := regexp.MustCompile(`^docker\.io/library/golang:(1\.\d+)\.\d+ AS build$`)
+	goVersion := golang.FindStringSubmatch(stages[0][0].rest)
 	module := string(readFile(t, filepath.Join(root, "go.mod")))
 	if goVersion == nil || !strings.Contains(module, "\ngo "+goVersion[1]+".") {
 		t.Errorf("it is built with %s, which is not the Go of go.mod", stages[0][0].rest)

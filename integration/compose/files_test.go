@@ -99,7 +99,7 @@ func decode(t *testing.T, file string, into any) {
 	if err := decoder.Decode(into); err != nil {
 		t.Fatalf("%s: %v", file, err)
 	}
-	if err := decoder.Decode(&struct{}{}); err != io.EOF { //nolint:errorlint // as it is documented
+	if err := decoder.Decode(&struct{}{}); err != io.EOF {
 		t.Fatalf("%s: there is a second document", file)
 	}
 }

@@ -143,8 +143,8 @@ func readAdvanceStart(c *Cursor, version uint8) Command {
 
 // EmptyTier takes everything remote out of a partition's log, since its remote storage was switched off (KIP-950). All
 // items become garbage and all reservations lapse. The log and its remote range, which is empty then, begin at Start,
-// where the local log does, or where the log began if that is later. It may be proposed again, should the local log have
-// moved on meanwhile. The result is the image.TierState.
+// where the local log does, or where the log began if that is later. It may be proposed again, should the local log
+// have moved on meanwhile. The result is the image.TierState.
 type EmptyTier struct {
 	Partition   kafka.TopicIDPartition
 	LeaderEpoch kafka.LeaderEpoch

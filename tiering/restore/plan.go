@@ -257,8 +257,8 @@ func (p *planner) addPartition(ctx context.Context, topic *Topic, index int32, f
 	return nil
 }
 
-// rollForward finds what is newer than the checkpoint. Where remote storage was switched off nothing is: what lies there
-// was removed from the log by that and has not been collected yet. It is switched on again in a checkpoint first.
+// rollForward finds what is newer than the checkpoint. Where remote storage was switched off nothing is: what lies
+// there was removed from the log by that and has not been collected yet. It is switched on again in a checkpoint first.
 func (p *planner) rollForward(ctx context.Context, topic *Topic, edge checkpoint.Edge) (*checkpoint.Forward, error) {
 	settings, err := config.ResolveTopic(topic.Configs, config.NoBroker)
 	if err != nil {
