@@ -9,7 +9,8 @@ import (
 	"github.com/firnlog/firn/tiering/checkpoint"
 )
 
-// newCheckpoints makes the writer of checkpoints, and the claim that it and collection ask before they touch the bucket.
+// newCheckpoints makes the writer of checkpoints, and the claim that it and collection ask before they touch
+// the bucket.
 func (n *Node) newCheckpoints() {
 	cluster := n.meta.Image().ClusterID
 	n.claim = checkpoint.NewClaim(n.bucket, cluster, n.predecessors)
@@ -46,7 +47,8 @@ func (n *Node) predecessors() ([]kafka.UUID, error) {
 	return all, err
 }
 
-// uncollected is the newest command of the metadata log that made something garbage which checkpoints must forget first.
+// uncollected is the newest command of the metadata log that made something garbage which checkpoints must forget
+// first.
 func (n *Node) uncollected() (newest uint64, err error) {
 	garbage, err := n.meta.Garbage()
 	if err != nil {

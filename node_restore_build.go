@@ -132,8 +132,8 @@ func alterations(resource command.ResourceType, name string, configs map[string]
 // maxRestored is how many partitions one command restores: with a full manifest each has a dozen kilobytes.
 const maxRestored = 256
 
-// restoreTopic makes the logs of a topic and then the topic: logs without a topic are put aside by the next start, while
-// a topic without its logs would get new ones that know nothing of what came before.
+// restoreTopic makes the logs of a topic and then the topic: logs without a topic are put aside by the next start,
+// while a topic without its logs would get new ones that know nothing of what came before.
 func (r *restoration) restoreTopic(ctx context.Context, n *Node, topic *restore.Topic) error {
 	if !topic.Tiered {
 		return r.createTopic(ctx, n, topic)

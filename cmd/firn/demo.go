@@ -19,8 +19,9 @@ func demoCommand() *cobra.Command {
 		Use:   "demo",
 		Short: "Show the main job on 27 004 real events: in by Kafka, down into the bucket, back the same",
 		Long: "Start a broker in a fresh directory and on free ports, produce 27 004 real events, watch them sink into a\n" +
-			"bucket and vanish from local disk, read them back and compare; again after a restart; and again after everything\n" +
-			"but the bucket was removed and restored from it. It takes less than half a minute, and fails if one byte differs.",
+			"bucket and vanish from local disk, read them back and compare; again after a restart; and again after\n" +
+			"everything but the bucket was removed and restored from it. It takes less than half a minute, and fails if\n" +
+			"one byte differs.",
 		Args: takes(cobra.NoArgs),
 	}
 	cmd.Flags().StringVar(&options.Dir, "dir", "", "`DIR` for the data, which stays there (default a temporary one)")

@@ -30,10 +30,10 @@ func restoreCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "restore",
 		Short: "Bring a cluster, or some of its topics, back from the bucket alone",
-		Long: "Makes the directories of a node from what a lost cluster has left in the bucket: topics with their settings,\n" +
-			"all that was uploaded of their records, and the committed offsets of groups. No data is downloaded. `firn serve`\n" +
-			"with the same settings then runs a new cluster, which owns what the old one had in the bucket: make sure that the\n" +
-			"old one is stopped for good.\n\n" +
+		Long: "Makes the directories of a node from what a lost cluster has left in the bucket: topics with their\n" +
+			"settings, all that was uploaded of their records, and the committed offsets of groups. No data is downloaded.\n" +
+			"`firn serve` with the same settings then runs a new cluster, which owns what the old one had in the bucket:\n" +
+			"make sure that the old one is stopped for good.\n\n" +
 			"Directories that hold data are refused, except with --topic, which adds topics to a node that is stopped. What\n" +
 			"was not uploaded yet is lost; offsets that were committed past it are moved back, and listed. Topics without\n" +
 			"remote.storage.enable come back empty.",
@@ -115,8 +115,8 @@ func (r *restoreResult) writeText(w io.Writer) error {
 		fmt.Fprintf(w, "Not committed: %s.\n", refused)
 	}
 	if !r.DryRun {
-		fmt.Fprintf(w, "\nIt is cluster %s now, made in %.1f s: start it with `firn serve` and the same settings.\n", r.Cluster,
-			r.Seconds)
+		fmt.Fprintf(w, "\nIt is cluster %s now, made in %.1f s: start it with `firn serve` and the same settings.\n",
+			r.Cluster, r.Seconds)
 	}
 	return nil
 }

@@ -41,7 +41,8 @@ func (s *show) loseAndRestore(ctx context.Context) error {
 			return fmt.Errorf("remove the broker's data: %w", err)
 		}
 	}
-	s.display.say("Stopped the broker and removed all it had: logs, metadata, everything but the bucket. Restoring from that.")
+	s.display.say("Stopped the broker and removed all it had: logs, metadata, everything but the bucket. " +
+		"Restoring from that.")
 	began := time.Now()
 	if err := s.options.Restore(ctx, s.dir, s.cluster); err != nil {
 		return fmt.Errorf("restore cluster %s: %w", s.cluster, err)
@@ -69,8 +70,8 @@ func (s *show) thirdLife(ctx context.Context, node Node) error {
 		return fmt.Errorf("the restored topic ends at offset %d, the bucket had everything below %d", s.summary.RestoredEnd,
 			s.summary.RemoteEnd)
 	}
-	s.display.say("Restored in %.2f s: a new cluster has all that was in the bucket, without a download. The last %d events\n"+
-		"were in the segment that was still being written, and are gone with the disk.", s.summary.RestoreSeconds,
+	s.display.say("Restored in %.2f s: a new cluster has all that was in the bucket, without a download. The last %d "+
+		"events\nwere in the segment that was still being written, and are gone with the disk.", s.summary.RestoreSeconds,
 		int64(len(s.events))-s.summary.RestoredEnd)
 	return s.replay(ctx, node, s.summary.RestoredEnd)
 }
