@@ -33,9 +33,9 @@ type RestoreOptions struct {
 func ParseClusterID(text string) (kafka.UUID, error) { return checkpoint.ParseClusterID(text) }
 
 // Restore makes the directories of a node from the bucket alone. The node that is then started on them is a new
-// cluster, and the owner of what the old one has in the bucket. Directories that hold data are refused, unless single topics
-// are restored: then those of a node that is stopped are added to. A restore that was interrupted is begun again by
-// calling it again.
+// cluster, and the owner of what the old one has in the bucket. Directories that hold data are refused, unless single
+// topics are restored: then those of a node that is stopped are added to. A restore that was interrupted is begun again
+// by calling it again.
 func Restore(ctx context.Context, cfg Config, deps Dependencies, options RestoreOptions) (
 	report *RestoreReport, err error,
 ) {

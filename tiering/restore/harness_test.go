@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/rand"
 	"log/slog"
+	"strconv"
 	"testing"
 	"time"
 
@@ -68,7 +69,10 @@ func (c *cluster) ElapsedMs() int64 { return 1 }
 
 // topic adds a topic. Its partitions are tiered from offset 0 on, or not at all.
 func (c *cluster) topic(name string, partitions int, tiered bool) *image.Topic {
-	topic := &image.Topic{ID: newID(), Name: name, Partitions: make([]image.Partition, partitions)}
+	topic := &image.Topic{
+		ID: newID(), Name: name, Partitions: make([]image.Partition, partitions),
+		Configs: map[string]string{"remote.storage.enable": strconv.FormatBool(tiered)},
+	}
 	for i := range topic.Partitions {
 		topic.Partitions[i].Epoch = 2
 		if tiered {
