@@ -138,6 +138,8 @@ type scenario struct {
 	onFile   func(op vfs.Op)
 	onPebble func(op errorfs.Op)
 	onBucket func(call objectstore.Call)
+	// wrapBucket, when set before a start, stands before the bucket.
+	wrapBucket func(objectstore.Bucket) objectstore.Bucket
 
 	mu   sync.Mutex // guards the fields below
 	fate *rand.Rand // decides on crashes; apart from random, since they come from any goroutine
@@ -208,6 +210,10 @@ func (s *scenario) tryStart() (*firn.Node, error) {
 			hook(call)
 		}
 	})
+	bucket := objectstore.Bucket(s.bucket)
+	if s.wrapBucket != nil {
+		bucket = s.wrapBucket(bucket)
+	}
 	metadata := pebblevfs.FS(pebbleDisk{s.disks.pebble, &s.disks.locking})
 	if hook := s.onPebble; hook != nil {
 		metadata = errorfs.Wrap(metadata, errorfs.InjectorFunc(func(op errorfs.Op) error {
@@ -217,7 +223,7 @@ func (s *scenario) tryStart() (*firn.Node, error) {
 	}
 	return firn.Start(s.context(), s.config(), firn.Dependencies{
 		Logger: slog.New(slog.NewTextHandler(s.t.Output(), &slog.HandlerOptions{Level: slog.LevelInfo})),
-		FS:     files, PebbleFS: metadata, Network: s.network.Host(s.host), Bucket: s.bucket,
+		FS:     files, PebbleFS: metadata, Network: s.network.Host(s.host), Bucket: bucket,
 	})
 }
 
