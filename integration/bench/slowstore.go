@@ -20,7 +20,8 @@ const (
 	slowRequest        = 30 * time.Millisecond
 )
 
-// slowStore stands before an object store and makes it slow: each request waits, and all answers together have a rate.
+// slowStore stands before an object store and makes it slow: each request waits, and all answers together have a rate,
+// as have all that is put.
 type slowStore struct {
 	address string
 	server  *http.Server
@@ -33,7 +34,7 @@ func newSlowStore(ctx context.Context, store string) (*slowStore, error) {
 	if err != nil {
 		return nil, err
 	}
-	pace := &pace{bytesPerSecond: slowBytesPerSecond}
+	answers, puts := &pace{bytesPerSecond: slowBytesPerSecond}, &pace{bytesPerSecond: slowBytesPerSecond}
 	proxy := &httputil.ReverseProxy{
 		Rewrite: func(r *httputil.ProxyRequest) {
 			r.SetURL(&url.URL{Scheme: "http", Host: store})
@@ -43,7 +44,7 @@ func newSlowStore(ctx context.Context, store string) (*slowStore, error) {
 			MaxIdleConnsPerHost: 64, IdleConnTimeout: time.Minute, DisableCompression: true,
 		},
 		ModifyResponse: func(r *http.Response) error {
-			r.Body = &pacedBody{ReadCloser: r.Body, pace: pace, done: r.Request.Context().Done()}
+			r.Body = &pacedBody{ReadCloser: r.Body, pace: answers, done: r.Request.Context().Done()}
 			return nil
 		},
 		BufferPool: &copyBuffers{},
@@ -53,6 +54,7 @@ func newSlowStore(ctx context.Context, store string) (*slowStore, error) {
 		ReadHeaderTimeout: time.Minute,
 		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			wait(r.Context().Done(), slowRequest)
+			r.Body = &pacedBody{ReadCloser: r.Body, pace: puts, done: r.Context().Done()}
 			proxy.ServeHTTP(w, r)
 		}),
 	}
@@ -102,7 +104,7 @@ func (p *pace) take(bytes int, now time.Time) time.Duration {
 	return 0
 }
 
-// pacedBody is the body of an answer.
+// pacedBody is the body of an answer or of what is put.
 type pacedBody struct {
 	io.ReadCloser
 	pace *pace

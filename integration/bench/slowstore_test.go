@@ -16,6 +16,10 @@ func TestTheSlowStoreIsAsFarAwayAsItSaysAndPassesThingsOn(t *testing.T) {
 	var host string
 	store := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		host = r.Host
+		_, _ = io.Copy(io.Discard, r.Body)
+		if r.Method == http.MethodPut {
+			return
+		}
 		_, _ = io.Copy(w, strings.NewReader(strings.Repeat("x", size)))
 	}))
 	defer store.Close()
@@ -45,6 +49,19 @@ func TestTheSlowStoreIsAsFarAwayAsItSaysAndPassesThingsOn(t *testing.T) {
 		t.Errorf("the store is told that it is %q: signatures would not fit", host)
 	}
 	_ = response.Body.Close()
+	began = time.Now()
+	put, err := http.NewRequestWithContext(t.Context(), http.MethodPut, "http://"+slow.address+"/object",
+		strings.NewReader(strings.Repeat("x", size)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if response, err = transport.RoundTrip(put); err != nil {
+		t.Fatal(err)
+	}
+	_ = response.Body.Close()
+	if took := time.Since(began); took < least {
+		t.Errorf("a put takes %v, less than %v", took, least)
+	}
 	if err := slow.close(); err != nil {
 		t.Error(err)
 	}
