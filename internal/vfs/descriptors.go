@@ -10,6 +10,6 @@ func MaxDescriptors() int {
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
 		return usual
 	}
-	const atMost = 1 << 20 // what is more than this need not be told apart
+	const atMost = 1 << 20                     // what is more than this need not be told apart
 	return int(min(uint64(limit.Cur), atMost)) //nolint:unconvert // its type differs from system to system
 }
