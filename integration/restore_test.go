@@ -557,8 +557,7 @@ func TestARestoreThatIsInterruptedIsBegunAgain(t *testing.T) {
 		for step := 1; ; step++ {
 			s.disks = newDisks()
 			s.disks.bucket = bucket.Clone()
-			calls := 0
-			faulty := objectstore.NewFaulty(s.disks.bucket, func(objectstore.Call, objectstore.Fault) { calls++ })
+			faulty := objectstore.NewFaulty(s.disks.bucket, nil)
 			faulty.SetRules(objectstore.Rule{
 				When: objectstore.Times(step, 1<<30, objectstore.Always()), Then: objectstore.Refuse(),
 			})

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -166,16 +167,16 @@ func TestAStoreThatDoesNotAnswerIsNoEmptyOne(t *testing.T) {
 	first, _ := c.upload(topic, 0, 0, 10, nil)
 	c.commit(topic, 0, first)
 	c.checkpoint()
-	calls := 0
-	faulty := objectstore.NewFaulty(c.bucket, func(objectstore.Call, objectstore.Fault) { calls++ })
+	var calls atomic.Int64
+	faulty := objectstore.NewFaulty(c.bucket, func(objectstore.Call, objectstore.Fault) { calls.Add(1) })
 	if _, err := restore.MakePlan(t.Context(), restore.Options{Bucket: faulty}); err != nil {
 		t.Fatal(err)
 	}
-	for i := 1; i <= calls; i++ {
+	for i := 1; i <= int(calls.Load()); i++ {
 		faulty := objectstore.NewFaulty(c.bucket, nil)
 		faulty.SetRules(objectstore.Rule{When: objectstore.Times(i, i, objectstore.Always()), Then: objectstore.Refuse()})
 		if _, err := restore.MakePlan(t.Context(), restore.Options{Bucket: faulty}); !errors.Is(err, objectstore.ErrUnavailable) {
-			t.Errorf("call %d of %d fails: %v", i, calls, err)
+			t.Errorf("call %d of %d fails: %v", i, calls.Load(), err)
 		}
 	}
 }
