@@ -195,6 +195,7 @@ func (w *world) commit(topic *image.Topic, partition int32, segment command.Segm
 
 // pass lets time go by, in which the writer does what is due.
 func (w *world) pass(d time.Duration) {
+	_ = w.meta.Image() // its lock orders what the test has changed before what the writer sees; time alone does not
 	time.Sleep(d)
 	synctest.Wait()
 }
