@@ -52,8 +52,8 @@ func tierRows() []entry {
 		}, false, (*bench).uploadRow),
 		row(report.Row{
 			Name: "slow-upload", Seconds: 200,
-			What: "Segments of 64 MiB of four partitions are copied to an S3 server " + slowStoreIs + "; objects of 64 MiB are " +
-				"put into the same server, four at a time, from the broker's processor",
+			What: "Segments of 64 MiB of four partitions are copied to an S3 server " + slowStoreIs + "; objects of 64 MiB " +
+				"are put into the same server, four at a time, from the broker's processor",
 			Subject: "upload", Base: "raw PUT", Metrics: []report.Metric{report.Rate},
 			Goals: []report.Goal{{Metric: report.Rate, Value: 0.9}},
 		}, true, (*bench).uploadRow),

@@ -133,7 +133,8 @@ func (p *FaultProxy) forward(w http.ResponseWriter, r *http.Request, fault Fault
 				return p.remember(answer, fault.stale)
 			}
 			if fault.cut > 0 || fault.perSecond > 0 {
-				answer.Body = &slowBody{ReadCloser: answer.Body, left: fault.cut, endless: fault.cut == 0, perSecond: fault.perSecond}
+				answer.Body = &slowBody{ReadCloser: answer.Body, left: fault.cut, endless: fault.cut == 0,
+					perSecond: fault.perSecond}
 			}
 			return nil
 		},
