@@ -89,6 +89,12 @@ func (s *liveSettings) take(name, value string) error {
 			s.verifyTransactions = verify
 		}
 		return err
+	}
+	return s.takeCleaner(name, value)
+}
+
+func (s *liveSettings) takeCleaner(name, value string) error {
+	switch name {
 	case "log.cleaner.threads":
 		return takeInt(&s.cleaner.Threads, value)
 	case "log.cleaner.backoff.ms":

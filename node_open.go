@@ -264,8 +264,8 @@ func newRand() *mathrand.Rand {
 	return mathrand.New(mathrand.NewPCG(binary.BigEndian.Uint64(id[:8]), binary.BigEndian.Uint64(id[8:])))
 }
 
-// maxOpenSegments is how many sealed segments are kept open for readers: opening one and mapping its indexes takes longer
-// than reading a batch of it. Their maps, three at most, are below the 65 530 that a kernel allows.
+// maxOpenSegments is how many sealed segments are kept open for readers: opening one and mapping its indexes takes
+// longer than reading a batch of it. Their maps, three at most, are below the 65 530 that a kernel allows.
 const maxOpenSegments = 16 << 10
 
 // openSegments leaves half of the descriptors to connections and to what is written.

@@ -47,7 +47,7 @@ func (f *fakeMetadata) segments(_ context.Context, tp kafka.TopicIDPartition) it
 func newServer(metadata *fakeMetadata, ready error, profiles bool) *Server {
 	return New(Options{
 		Logger: slog.New(slog.DiscardHandler), Gatherer: prometheus.NewRegistry(), Metadata: metadata,
-		Logs: func(kafka.TopicPartition) (*storage.Log, error) { return nil, kafka.KafkaStorageError },
+		Logs:     func(kafka.TopicPartition) (*storage.Log, error) { return nil, kafka.KafkaStorageError },
 		Segments: metadata.segments,
 		ObjectKey: func(tp kafka.TopicIDPartition, entry command.SegmentEntry) string {
 			return tp.ID.Hex() + "/" + entry.UploadID.Hex()

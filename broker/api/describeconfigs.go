@@ -15,8 +15,8 @@ import (
 	"github.com/firnlog/firn/metastore/image"
 )
 
-// describeConfigs serves DescribeConfigs v1–v4 for topics, brokers and groups: only the settings asked for, all when none are
-// named, each with where its value comes from and what it would be otherwise.
+// describeConfigs serves DescribeConfigs v1–v4 for topics, brokers and groups: only the settings asked for, all when
+// none are named, each with where its value comes from and what it would be otherwise.
 func (h *Handlers) describeConfigs(_ context.Context, req *wire.Request) wire.Reply {
 	request, err := decode(req, kmsg.NewPtrDescribeConfigsRequest())
 	if err != nil {

@@ -13,8 +13,8 @@ type RemoteReadRequest struct {
 	UpTo int64
 }
 
-// RemoteReadResult is what a remote read found: bytes in memory, or a range of a file, never both. They stay valid until
-// Release, which the receiver calls exactly once; the region has no reference of its own.
+// RemoteReadResult is what a remote read found: bytes in memory, or a range of a file, never both. They stay valid
+// until Release, which the receiver calls exactly once; the region has no reference of its own.
 type RemoteReadResult struct {
 	Data        []byte
 	Region      vfs.Region

@@ -96,7 +96,8 @@ func shareOffsetReset(value string) error {
 	switch {
 	case !timed && (word == "earliest" || word == "latest"):
 		return nil
-	case timed && word == "by_duration" && isoDuration.MatchString(duration) && strings.ContainsAny(duration, "0123456789"):
+	case timed && word == "by_duration" && isoDuration.MatchString(duration) &&
+		strings.ContainsAny(duration, "0123456789"):
 		return nil
 	}
 	return errors.New("must be earliest, latest, or by_duration: with a duration of ISO 8601, such as by_duration:PT1H")

@@ -44,8 +44,8 @@ func ownRows() []row {
 		{"firn.tier.scrub.interval.ms", Long, "604800000", ReadOnly, atLeast(0), Acts,
 			"Milliseconds from one comparison of the object store with the manifests to the next; 0 compares only when asked."},
 		{"firn.tier.scrub.depth", String, "listing", ReadOnly, oneOf("listing", "tails", "data"), Acts,
-			"How closely such a comparison looks: listing finds what is missing or unknown, tails reads the end of each object, " +
-				"data reads everything."},
+			"How closely such a comparison looks: listing finds what is missing or unknown, tails reads the end of each " +
+				"object, data reads everything."},
 		{"firn.tier.verify.max.bytes.per.second", Long, "52428800", ReadOnly, atLeast(0), Acts,
 			"Bytes a second that a comparison reads of objects at most; 0 is no limit."},
 		{"firn.tier.checkpoint.interval.ms", Long, "60000", ReadOnly, atLeast(1000), Acts,

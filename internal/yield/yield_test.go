@@ -64,13 +64,13 @@ func TestGivingWayIsRare(t *testing.T) {
 	point.last = time.Now().Add(time.Hour)
 	before := point.last
 	point.Often()
-	if point.last != before {
+	if !point.last.Equal(before) {
 		t.Error("it gave way at once")
 	}
 	point.last = time.Now().Add(-time.Hour)
 	before = point.last
 	point.Often()
-	if point.last == before {
+	if point.last.Equal(before) {
 		t.Error("it did not give way after a long time")
 	}
 	point.Close()

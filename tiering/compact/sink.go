@@ -36,7 +36,8 @@ type Sink struct {
 // Append adds whole batches; their offsets rise.
 func (s *Sink) Append(batches []byte) error {
 	options := &s.log.options
-	if space, err := options.FS.Space(options.Dir); err == nil && space.FreeBytes < options.LeaveBytes+int64(len(batches)) {
+	space, err := options.FS.Space(options.Dir)
+	if err == nil && space.FreeBytes < options.LeaveBytes+int64(len(batches)) {
 		return fmt.Errorf("compact %s-%d: %w", s.log.topic.Name, s.log.tp.Partition, storage.ErrNoSpace)
 	}
 	n, err := s.file.WriteAt(batches, s.size)

@@ -109,7 +109,8 @@ func (c *Collector) deleteExpired(ctx context.Context, piece command.Garbage) er
 func (c *Collector) deleteRange(ctx context.Context, folder string, piece command.Garbage) error {
 	from, to := rangeOf(piece)
 	var keys []string
-	err := c.options.Bucket.List(ctx, folder, segment.StartAfterIn(folder, from), func(object objectstore.ObjectInfo) error {
+	after := segment.StartAfterIn(folder, from)
+	err := c.options.Bucket.List(ctx, folder, after, func(object objectstore.ObjectInfo) error {
 		key, err := segment.ParseKey(object.Key)
 		switch {
 		case err != nil:

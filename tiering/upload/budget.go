@@ -9,8 +9,8 @@ import (
 )
 
 // budget keeps uploads to so many bytes a second on average (remote.log.manager.copy.max.bytes.per.second, KIP-956): a
-// segment may go once those before it are paid for, and goes at full speed then. It is paid for whether or not the store
-// takes it, since it is the network and the disk that are spared.
+// segment may go once those before it are paid for, and goes at full speed then. It is paid for whether or not the
+// store takes it, since it is the network and the disk that are spared.
 type budget struct {
 	throttled prometheus.Counter // seconds waited
 

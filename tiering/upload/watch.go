@@ -9,8 +9,8 @@ import (
 // progressEvery is how often an upload that takes its time is told of: one that is through before is nobody's worry.
 const progressEvery = 30 * time.Second
 
-// watch follows one upload, so that nobody has to wonder where it hangs (a copy that reports neither success nor failure
-// keeps its partition on local disk for ever).
+// watch follows one upload, so that nobody has to wonder where it hangs (a copy that reports neither success nor
+// failure keeps its partition on local disk for ever).
 type watch struct {
 	logger *slog.Logger
 	key    string

@@ -143,7 +143,7 @@ func (p *partition) window(ctx context.Context, tree *manifest.Tree, from int64)
 			segments = append(segments, entry)
 		}
 	}
-	if err := p.compare(ctx, tree, wanted, from, next); err != nil {
+	if err := p.compare(ctx, wanted, from, next); err != nil {
 		return 0, false, err
 	}
 	if p.Progress().Depth == Listing {
@@ -163,7 +163,7 @@ func damagedManifest(err error) bool {
 }
 
 // compare holds a window of the manifest against listings: those of all clusters that have written to the topic.
-func (p *partition) compare(ctx context.Context, tree *manifest.Tree, wanted map[string]command.Item, from, to int64,
+func (p *partition) compare(ctx context.Context, wanted map[string]command.Item, from, to int64,
 ) error {
 	seen := map[string]bool{}
 	var unknown []segment.Key
