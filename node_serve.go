@@ -44,7 +44,7 @@ func (n *Node) openTier(ctx context.Context) error {
 		MaxTopicSeries: n.config.Metrics.MaxPartitions,
 		BrokerID:       n.config.NodeID, ClusterID: n.meta.Image().ClusterID,
 		Bucket: n.bucket, Metadata: n.meta, Garbage: n.meta, Logs: n.logs, Layers: n.layers,
-		Checkpointed: n.checkpointed, Claim: n.claim,
+		Checkpointed: n.checkpointed, Claim: n.claim, Reserved: n.meta.Reserved,
 		Cache: cache.New(cache.Options{
 			Logger: n.logger, Registerer: n.deps.Registry, FS: n.deps.FS, Dir: path.Join(n.config.DataDir, "cache"),
 			Store: n.state.Space(state.SpaceCache), SyncStore: n.state.Flush,

@@ -159,7 +159,7 @@ func start(t testing.TB, d *disks, s setup) *broker {
 	b.tier = tiering.New(tiering.Options{
 		Logger: logger, Registerer: b.registry, BrokerID: testBroker, ClusterID: testCluster,
 		Bucket: &steppedBucket{b.bucket, s.perform}, Metadata: &steppedMetadata{b.meta, s.perform},
-		Garbage: b.meta, Logs: b.logs,
+		Garbage: b.meta, Reserved: b.meta.Reserved, Logs: b.logs,
 		Layers: func(*image.Image) config.BrokerLayers { return config.BrokerLayers{Static: s.static} },
 		Config: s.config,
 		Events: &tiering.Events{UploadFailed: func(_ kafka.TopicPartition, base int64, err error) {

@@ -69,7 +69,7 @@ func New(options Options) *Manager {
 	m.collector = gc.New(gc.Options{
 		Logger: options.Logger, Registerer: options.Registerer, BrokerID: options.BrokerID, ClusterID: options.ClusterID,
 		Bucket: options.Bucket, Metadata: options.Metadata, Source: options.Garbage, ObjectDeleted: events.ObjectDeleted,
-		Claim: options.Claim, CheckpointsNeeded: cfg.Checkpoints,
+		Claim: options.Claim, CheckpointsNeeded: cfg.Checkpoints, Reserved: options.Reserved, Has: m.manifests.Has,
 		Interval: cfg.TaskInterval, Grace: cfg.Grace, UploadDeadline: cfg.UploadDeadline, Reservation: cfg.Reservation,
 	})
 	if options.Registerer != nil {

@@ -45,8 +45,10 @@ type Options struct {
 	Bucket     objectstore.Bucket
 	Metadata   Metadata
 	Garbage    gc.Source // what may be deleted from the bucket; metastore.Store knows
-	Claim      gc.Claim  // asked before something is deleted; nil: nobody can take the bucket over
-	Logs       Logs
+	// Reserved lists the upload ids of a partition that are not committed yet; metastore.Store knows.
+	Reserved func(tp kafka.TopicIDPartition) ([]kafka.UUID, error)
+	Claim    gc.Claim // asked before something is deleted; nil: nobody can take the bucket over
+	Logs     Logs
 	// Checkpointed returns once a checkpoint in the bucket knows a topic as it is now: no segment of it becomes part of
 	// the log before. Nil: there are no checkpoints.
 	Checkpointed func(ctx context.Context, topic kafka.TopicID) error

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/firnlog/firn/internal/kafka"
 	"github.com/firnlog/firn/metastore/command"
@@ -185,4 +186,36 @@ func (b *broker) object(key string) []byte {
 func (b *broker) overwrite(key string, change func([]byte) []byte) {
 	data := change(b.object(key))
 	must(b.t, b.bucket.Put(b.t.Context(), key, bytes.NewReader(data), int64(len(data)), objectstore.PutOptions{}))
+}
+
+// Where remote storage was switched off and on again, the same records are copied anew: collecting what was copied
+// before must not take them along.
+func TestWhatIsCopiedAnewIsNotCollectedWithWhatWasThere(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		s := usual()
+		s.config.Shape = manifest.Shape{Head: 4, Leaf: 2, Node: 2}
+		b := start(t, newDisks(t), s)
+		for i := range 12 {
+			b.produce(5, int64(1000+10*i))
+			b.seal()
+		}
+		b.settle()
+		want := b.readAll(15)
+		old := ofKind(b.keys(), "/seg/")
+		must(t, b.log().MoveLogStart(15))
+		b.propose(command.EmptyTier{Partition: eventsID, LeaderEpoch: b.epoch(), Start: 15})
+		b.sleep(2 * time.Hour) // it is copied again, and the grace time is over
+		segments := ofKind(b.keys(), "/seg/")
+		if len(segments) != 9 || slices.ContainsFunc(segments, func(key string) bool { return slices.Contains(old, key) }) {
+			t.Errorf("%d objects instead of 9: %v", len(segments), b.failures())
+		}
+		if found := b.verified(verify.Data); len(found.Findings) > 0 {
+			t.Errorf("%+v", found.Findings)
+		}
+		b.dropLocal()
+		if got := b.readAll(15); !bytes.Equal(got, want) {
+			t.Errorf("%d bytes instead of %d", len(got), len(want))
+		}
+		b.close()
+	})
 }

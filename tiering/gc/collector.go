@@ -13,6 +13,7 @@ import (
 	"github.com/firnlog/firn/metastore/command"
 	"github.com/firnlog/firn/metastore/image"
 	"github.com/firnlog/firn/tiering/objectstore"
+	"github.com/firnlog/firn/tiering/segment"
 )
 
 // Metadata is the cluster's metadata as a collection needs it.
@@ -37,14 +38,18 @@ type Claim interface {
 
 // Options are what a Collector is made of.
 type Options struct {
-	Logger        *slog.Logger
-	Registerer    prometheus.Registerer // nil registers nothing
-	BrokerID      kafka.BrokerID
-	ClusterID     kafka.UUID
-	Bucket        objectstore.Bucket
-	Metadata      Metadata
-	Source        Source
-	Claim         Claim            // nil: nobody can take the bucket over
+	Logger     *slog.Logger
+	Registerer prometheus.Registerer // nil registers nothing
+	BrokerID   kafka.BrokerID
+	ClusterID  kafka.UUID
+	Bucket     objectstore.Bucket
+	Metadata   Metadata
+	Source     Source
+	Claim      Claim // nil: nobody can take the bucket over
+	// Reserved lists the upload ids of a partition that are not committed yet, and Has tells whether its manifest has an
+	// object.
+	Reserved      func(tp kafka.TopicIDPartition) ([]kafka.UUID, error)
+	Has           func(ctx context.Context, key segment.Key) (bool, error)
 	ObjectDeleted func(key string) // nil: nobody wants to know
 
 	Interval time.Duration // between two rounds at most

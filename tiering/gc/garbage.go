@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io/fs"
+	"slices"
 
 	"github.com/firnlog/firn/internal/kafka"
 	"github.com/firnlog/firn/metastore/command"
@@ -79,9 +80,8 @@ func (c *Collector) keyOf(piece command.Garbage) (key string, known bool) {
 	}.String(), true
 }
 
-// deleteExpired deletes what lies below the log start of a part of the manifest. It goes by listings, not by what the
-// part says: everything below the log start is garbage, and a damaged part must not keep it for ever. Segments go
-// before the leaves that list them, and these before nodes.
+// deleteExpired deletes what a part of the manifest listed. It goes by listings, not by what the part says: everything
+// below the log start is garbage, and a damaged part must not keep it for ever. Segments go before the leaves that list them, and these before nodes.
 func (c *Collector) deleteExpired(ctx context.Context, piece command.Garbage) error {
 	topic, found := c.options.Metadata.Image().TopicByID(piece.Partition.ID)
 	if found { // else it goes with the topic
@@ -108,7 +108,9 @@ func (c *Collector) deleteExpired(ctx context.Context, piece command.Garbage) er
 // start once cut begins below the range of its piece: it goes with the whole part.
 func (c *Collector) deleteRange(ctx context.Context, folder string, piece command.Garbage) error {
 	from, to := rangeOf(piece)
+	start := c.logStart(piece.Partition)
 	var keys []string
+	var above []segment.Key
 	after := segment.StartAfterIn(folder, from)
 	err := c.options.Bucket.List(ctx, folder, after, func(object objectstore.ObjectInfo) error {
 		key, err := segment.ParseKey(object.Key)
@@ -117,15 +119,59 @@ func (c *Collector) deleteRange(ctx context.Context, folder string, piece comman
 			return nil // nothing of ours: whoever put it there may take it away
 		case key.BaseOffset >= to:
 			return fs.SkipAll
-		case key.EndOffset <= to:
+		case key.EndOffset <= min(to, start):
 			keys = append(keys, object.Key)
+		case key.EndOffset <= to:
+			above = append(above, key)
 		}
 		return nil
 	})
+	if err == nil {
+		above, err = c.notOfTheLog(ctx, piece.Partition, above)
+	}
 	if err != nil {
 		return fmt.Errorf("look for what has expired of %s: %w", piece.Partition, err)
 	}
+	for _, key := range above {
+		keys = append(keys, key.String())
+	}
 	return c.deleteAll(ctx, keys)
+}
+
+// logStart is below everything that is part of a log; 0 if that is not known.
+func (c *Collector) logStart(tp kafka.TopicIDPartition) int64 {
+	partition, found := c.options.Metadata.Image().PartitionByID(tp)
+	if !found || partition.Tier == nil {
+		return 0
+	}
+	return partition.Tier.Start
+}
+
+// notOfTheLog leaves out what the log has, or is about to have: where remote storage was switched off and on again, the
+// same range is copied anew. Reservations are read before the manifest, as that is the way an upload goes.
+func (c *Collector) notOfTheLog(ctx context.Context, tp kafka.TopicIDPartition, keys []segment.Key) (
+	garbage []segment.Key, err error,
+) {
+	if len(keys) == 0 {
+		return nil, nil
+	}
+	reserved, err := c.options.Reserved(tp)
+	if err != nil {
+		return nil, err
+	}
+	for _, key := range keys {
+		if slices.Contains(reserved, key.UploadID) {
+			continue
+		}
+		has, err := c.options.Has(ctx, key)
+		if err != nil {
+			return nil, err
+		}
+		if !has {
+			garbage = append(garbage, key)
+		}
+	}
+	return garbage, nil
 }
 
 // deleteLapsed looks for objects of uploads that can never be committed any more, and deletes them.

@@ -13,6 +13,7 @@ import (
 	"github.com/firnlog/firn/internal/kafka"
 	"github.com/firnlog/firn/metastore/command"
 	"github.com/firnlog/firn/metastore/image"
+	"github.com/firnlog/firn/tiering/objectstore"
 	"github.com/firnlog/firn/tiering/segment"
 )
 
@@ -118,6 +119,34 @@ func (m *Manifests) Forget(tp kafka.TopicIDPartition) {
 	if element := m.known[tp]; element != nil {
 		m.remove(element)
 	}
+}
+
+// Has tells whether the manifest of a partition, as it is now, has an object, or may have it in a part that cannot be
+// read. Of a topic that has gone there is none.
+func (m *Manifests) Has(ctx context.Context, key segment.Key) (bool, error) {
+	m.Forget(key.Partition)
+	tree, err := m.Get(ctx, key.Partition)
+	if errors.Is(err, kafka.NotLeaderOrFollower) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	for item, err := range tree.Walk(ctx, key.BaseOffset, key.BaseOffset+1) {
+		if err != nil && !IsDamaged(err) {
+			return false, err
+		}
+		if err != nil || tree.Key(item) == key {
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
+// IsDamaged tells whether an error says that a sealed object is damaged or has gone, and so will stay.
+func IsDamaged(err error) bool {
+	var corrupt *CorruptError
+	return errors.As(err, &corrupt) || errors.Is(err, objectstore.ErrNotFound)
 }
 
 // Open gives the items that a reference stands for, be it part of a manifest or not any more.

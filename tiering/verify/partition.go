@@ -123,7 +123,7 @@ func (p *partition) window(ctx context.Context, tree *manifest.Tree, from int64)
 	var segments []command.SegmentEntry
 	next, end = tree.End, true
 	for item, err := range tree.Walk(ctx, from, tree.End) {
-		if err != nil && !damagedManifest(err) {
+		if err != nil && !manifest.IsDamaged(err) {
 			return 0, false, err
 		}
 		if err != nil {
@@ -155,11 +155,6 @@ func (p *partition) window(ctx context.Context, tree *manifest.Tree, from int64)
 		}
 	}
 	return next, end, nil
-}
-
-func damagedManifest(err error) bool {
-	var corrupt *manifest.CorruptError
-	return errors.As(err, &corrupt) || errors.Is(err, objectstore.ErrNotFound)
 }
 
 // compare holds a window of the manifest against listings: those of all clusters that have written to the topic.
@@ -197,9 +192,9 @@ func (p *partition) compare(ctx context.Context, wanted map[string]command.Item,
 	}
 	p.metrics.objects.Add(float64(len(wanted)))
 	p.note(func(progress *Progress) { progress.Objects += int64(len(wanted)) })
-	for key, item := range wanted {
-		if !seen[key] {
-			if err := p.confirmMissing(ctx, key, item); err != nil {
+	for name, item := range wanted {
+		if !seen[name] {
+			if err := p.confirmMissing(ctx, name, item); err != nil {
 				return err
 			}
 		}
@@ -221,37 +216,20 @@ func (p *partition) checkSize(item command.Item, object objectstore.ObjectInfo) 
 }
 
 // confirmMissing asks for an object by its name, since a listing may be stale, and whether it is still part of the log.
-func (p *partition) confirmMissing(ctx context.Context, key string, item command.Item) error {
-	_, err := p.options.Bucket.Stat(ctx, key)
+func (p *partition) confirmMissing(ctx context.Context, name string, item command.Item) error {
+	_, err := p.options.Bucket.Stat(ctx, name)
 	if err == nil || !errors.Is(err, objectstore.ErrNotFound) {
 		return err
 	}
-	still, err := p.stillThere(ctx, key, item.Summary().BaseOffset)
+	key, err := segment.ParseKey(name)
+	if err != nil {
+		return err
+	}
+	still, err := p.options.Manifests.Has(ctx, key)
 	if still && err == nil {
-		p.find(Missing, item, key, "the manifest has it and the bucket has not")
+		p.find(Missing, item, name, "the manifest has it and the bucket has not")
 	}
 	return err
-}
-
-// stillThere tells whether the manifest, as it is now, has an object, or may have it in a part that is damaged.
-func (p *partition) stillThere(ctx context.Context, key string, base int64) (bool, error) {
-	p.options.Manifests.Forget(p.tp)
-	tree, err := p.options.Manifests.Get(ctx, p.tp)
-	if errors.Is(err, kafka.NotLeaderOrFollower) {
-		return false, nil // the topic has gone
-	}
-	if err != nil {
-		return false, err
-	}
-	for item, err := range tree.Walk(ctx, base, base+1) {
-		if err != nil && !damagedManifest(err) {
-			return false, err
-		}
-		if err != nil || tree.Key(item).String() == key {
-			return true, nil
-		}
-	}
-	return false, nil
 }
 
 // confirmUnknown asks who may know an object that a listing has and the manifest had not. Reservations are read before
@@ -273,11 +251,14 @@ func (p *partition) confirmUnknown(ctx context.Context, keys []segment.Key) erro
 		if isGarbage || slices.Contains(reserved, key.UploadID) {
 			continue
 		}
-		text := key.String()
-		known, err := p.stillThere(ctx, text, key.BaseOffset)
-		if err != nil || known {
+		known, err := p.options.Manifests.Has(ctx, key)
+		if err != nil {
 			return err
 		}
+		if known {
+			continue
+		}
+		text := key.String()
 		_, err = p.options.Bucket.Stat(ctx, text)
 		if errors.Is(err, objectstore.ErrNotFound) {
 			continue // it was garbage, and has just gone
