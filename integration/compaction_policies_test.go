@@ -84,8 +84,9 @@ func TestCompactAndDeleteTogether(t *testing.T) {
 			}
 			for earlier := range minute + 1 {
 				_, there := anew.values[fmt.Sprintf("minute %d", earlier)]
+				// It is looked at at the end of a minute, and a restart takes a moment: what is nine minutes old may be over ten.
 				// A segment is as old as its youngest record: those that were merged live some minutes longer.
-				if age := minute - earlier; age <= 9 && !there || age > 25 && there {
+				if age := minute - earlier; age <= 8 && !there || age > 25 && there {
 					t.Errorf("after %d minutes the key of minute %d is there: %v", age, earlier, there)
 				}
 			}

@@ -198,6 +198,8 @@ func testLiveGroup(t *testing.T, s shell) {
 	s.ok(t, "a\n", "produce lively")
 	lines, stop := s.member(t, "consume lively -g live -F")
 	<-lines
+	for s.committed(t, "live") == "" { // it commits after it has printed
+	}
 	described := squeeze(s.ok(t, "", "group describe live"))
 	if !regexp.MustCompile(`^group live: classic, Stable, .* 1 member, lag \d\n`).MatchString(described) ||
 		!strings.Contains(described, "lively:0") {
