@@ -158,8 +158,15 @@ func (c *Cache) undo(next *entry) {
 
 }
 
-// relieve removes files as long as the disk has less room than has to be left.
+// relieve removes files as long as the disk has less room than has to be left. Without files there may be no folder.
 func (c *Cache) relieve() {
+	c.mu.Lock()
+	bytes := c.bytes
+	c.isOff() // for the metric
+	c.mu.Unlock()
+	if bytes == 0 {
+		return
+	}
 	space, err := c.options.FS.Space(c.options.Dir)
 	if err != nil {
 		c.failed("ask for free space", err)
@@ -175,7 +182,6 @@ func (c *Cache) relieve() {
 func (c *Cache) oldest(bytes int64) (taken []*entry) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.isOff() // for the metric
 	for at := c.used.Front(); at != nil && bytes > 0; {
 		e, next := at.Value.(*entry), at.Next()
 		if e.refs == 0 {
