@@ -81,7 +81,8 @@ func (c *Collector) keyOf(piece command.Garbage) (key string, known bool) {
 }
 
 // deleteExpired deletes what a part of the manifest listed. It goes by listings, not by what the part says: everything
-// below the log start is garbage, and a damaged part must not keep it for ever. Segments go before the leaves that list them, and these before nodes.
+// below the log start is garbage, and a damaged part must not keep it for ever. Segments go before the leaves that list
+// them, and these before nodes.
 func (c *Collector) deleteExpired(ctx context.Context, piece command.Garbage) error {
 	topic, found := c.options.Metadata.Image().TopicByID(piece.Partition.ID)
 	if found { // else it goes with the topic
