@@ -21,7 +21,6 @@ type Point struct {
 	reader, writer *os.File
 	last           time.Time
 	one            [1]byte
-	write          func()
 }
 
 // New makes a point; an error says that the process has no descriptors left.
@@ -30,9 +29,7 @@ func New() (*Point, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make a pipe: %w", err)
 	}
-	p := &Point{reader: reader, writer: writer, last: time.Now()}
-	p.write = func() { _, _ = p.writer.Write([]byte{0}) } // fails only when the point is closed
-	return p, nil
+	return &Point{reader: reader, writer: writer, last: time.Now()}, nil
 }
 
 // Often gives way if the last time was a while ago. It is cheap enough for every few records.
@@ -44,9 +41,13 @@ func (p *Point) Often() {
 
 // Now gives way: it waits for a byte that comes by way of the network poller, together with whatever else has come.
 func (p *Point) Now() {
-	time.AfterFunc(0, p.write)
+	go p.write() // ends at once; it must not run before this goroutine waits, so it cannot be this one
 	_, _ = p.reader.Read(p.one[:]) // a point that is closed does not wait
 	p.last = time.Now()
+}
+
+func (p *Point) write() {
+	_, _ = p.writer.Write([]byte{0}) // fails only when the point is closed
 }
 
 // Close releases the point.
