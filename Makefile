@@ -59,7 +59,7 @@ integration: build versitygw gopeers ## the built binary, an S3 server and other
 
 .PHONY: race
 race: ## the tests under the race detector (RACE=packages); needs a C compiler
-	CGO_ENABLED=1 $(GO) test -race -timeout 20m $(RACE)
+	CGO_ENABLED=1 $(GO) test -race -timeout 35m $(RACE)
 
 .PHONY: invariants
 invariants: ## the tests with the expensive assertions
