@@ -257,7 +257,6 @@ func TestACrashAtEachCallOfTheBucket(t *testing.T) {
 					}
 				}
 				s.restart()
-				countdown.Store(number + 1) // a stop writes a checkpoint, which is not what this is about
 				crashed := false
 				crashOr := func(what string, holds func() bool) {
 					t.Helper()
@@ -269,6 +268,7 @@ func TestACrashAtEachCallOfTheBucket(t *testing.T) {
 					s.eventually(what, holds)
 				}
 				s.createTopic("events", 1, tiered(nil))
+				countdown.Store(number + 1) // from here on: a stop and a new topic write checkpoints, too
 				producer := s.stream(&ledger{}, kgo.ProducerBatchMaxBytes(2000))
 				for some := range chunks(numbered("events", 0, 0, 800, 100), 7) {
 					producer.send(some...)

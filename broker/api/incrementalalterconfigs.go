@@ -115,7 +115,7 @@ func (h *Handlers) alterBroker(asked *kmsg.IncrementalAlterConfigsRequestResourc
 		return nil, err
 	}
 	for _, op := range ops {
-		if err := config.CheckBrokerChange(op.Name, op.Value); err != nil {
+		if err := config.CheckBrokerChange(op.Name, op.Value, asked.ResourceName == ""); err != nil {
 			return nil, err
 		}
 	}

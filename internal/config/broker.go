@@ -166,8 +166,8 @@ func internalBrokerSettings() []string {
 
 // CheckBrokerChange tells whether a broker setting may get a value at run time; nil takes an earlier one back, which
 // is always allowed: of what cannot be set there is nothing to take. Its error carries INVALID_REQUEST, as Kafka's
-// does. What does nothing here may change too, as it may stand in a file.
-func CheckBrokerChange(name string, value *string) error {
+// does. What does nothing here may change too, as it may stand in a file. everywhere: the value is one for all brokers.
+func CheckBrokerChange(name string, value *string, everywhere bool) error {
 	if value == nil {
 		return nil
 	}
@@ -182,6 +182,9 @@ func CheckBrokerChange(name string, value *string) error {
 	}
 	if err := setting.ValidateBroker(*value); err != nil {
 		return refused("%w", err)
+	}
+	if everywhere && setting.Update == PerBroker {
+		return refused("%s can be set for a single broker only, not for all of them", name)
 	}
 	return nil
 }

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -194,13 +195,21 @@ func TestCheckBrokerChange(t *testing.T) {
 		{"log.retention.m", "5", "did you mean log.retention.ms?"},
 	}
 	for _, test := range tests {
-		err := CheckBrokerChange(test.name, &test.value)
+		err := CheckBrokerChange(test.name, &test.value, false)
 		if test.want == "" && err != nil || test.want != "" &&
 			(err == nil || !strings.Contains(err.Error(), test.want) || kafka.CodeOf(err) != kafka.InvalidRequest) {
 			t.Errorf("%s=%s: got %v, want %q", test.name, test.value, err, test.want)
 		}
 	}
-	if err := CheckBrokerChange("log.retention.ms", nil); err != nil {
+	value := "58000"
+	err := CheckBrokerChange("sasl.kerberos.min.time.before.relogin", &value, true)
+	if !errors.Is(err, kafka.InvalidRequest) {
+		t.Errorf("a setting of single brokers for all of them: %v", err)
+	}
+	if err := CheckBrokerChange("log.retention.ms", &value, true); err != nil {
+		t.Error(err)
+	}
+	if err := CheckBrokerChange("log.retention.ms", nil, false); err != nil {
 		t.Errorf("taking a value back: %v", err)
 	}
 }
