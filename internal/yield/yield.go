@@ -41,7 +41,7 @@ func (p *Point) Often() {
 
 // Now gives way: it waits for a byte that comes by way of the network poller, together with whatever else has come.
 func (p *Point) Now() {
-	go p.write() // ends at once; it must not run before this goroutine waits, so it cannot be this one
+	go p.write()                   // ends at once; it must not run before this goroutine waits, so it cannot be this one
 	_, _ = p.reader.Read(p.one[:]) // a point that is closed does not wait
 	p.last = time.Now()
 }
