@@ -177,41 +177,66 @@ func (c *Cleaner) work(ctx context.Context, config Config) {
 	}
 }
 
-// pick takes the log that needs cleaning most: one that somebody asks for, then one with records that have waited
-// beyond max.compaction.lag.ms, then the dirtiest. It is marked, so that no other worker takes it.
-func (c *Cleaner) pick(now time.Time) (best kafka.TopicPartition, log Log, found bool) {
+// seen is a log as a worker has looked at it.
+type seen struct {
+	tp       kafka.TopicPartition
+	log      Log
+	assessed assessment
+	minRatio float64
+	begin    int64
+	forced   bool // before it was looked at
+}
+
+// look looks at all logs that nobody cleans. It holds no lock meanwhile: what is in the bucket may have to be loaded.
+func (c *Cleaner) look(now time.Time) []seen {
 	partitions := c.options.Partitions()
 	c.mu.Lock()
-	defer c.mu.Unlock()
 	c.forget(partitions)
-	var bestAt candidate
+	all := make([]seen, 0, len(partitions))
 	for _, tp := range partitions {
-		state := c.state(tp)
-		if state.cleaning {
+		if state := c.state(tp); !state.cleaning {
+			all = append(all, seen{tp: tp, forced: state.forced})
+		}
+	}
+	c.mu.Unlock()
+	for i := range all {
+		at := &all[i]
+		log := c.options.Find(at.tp)
+		if log == nil {
 			continue
 		}
-		found := c.options.Find(tp)
-		if found == nil {
-			continue
-		}
-		view, err := found.View()
+		view, err := log.View()
 		if err != nil {
 			continue // it is offline, and who looks after logs says so
 		}
-		if state.failure != nil && state.begin == view.begin() {
+		at.log, at.begin = log, view.begin()
+		at.assessed, at.minRatio = assess(view, now.UnixMilli()), view.Settings.MinDirtyRatio
+	}
+	return all
+}
+
+// pick takes the log that needs cleaning most: one that somebody asks for, then one with records that have waited
+// beyond max.compaction.lag.ms, then the dirtiest. It is marked, so that no other worker takes it.
+func (c *Cleaner) pick(now time.Time) (best kafka.TopicPartition, log Log, found bool) {
+	all := c.look(now)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var bestAt candidate
+	for _, at := range all {
+		state := c.state(at.tp)
+		if at.log == nil || state.cleaning || state.failure != nil && state.begin == at.begin {
 			continue
 		}
 		state.failure = nil
-		assessed := assess(view, now.UnixMilli())
-		if state.forced && !assessed.HasWork() {
+		if at.forced && !at.assessed.HasWork() {
 			state.forced = false
 		}
-		if !state.forced && !assessed.Due(view.Settings.MinDirtyRatio) {
+		if !state.forced && !at.assessed.Due(at.minRatio) {
 			continue
 		}
-		at := candidate{forced: state.forced, delayMs: assessed.DelayMs, ratio: assessed.Ratio()}
-		if log == nil || bestAt.before(at) {
-			best, log, bestAt = tp, found, at
+		urgency := candidate{forced: state.forced, delayMs: at.assessed.DelayMs, ratio: at.assessed.Ratio()}
+		if log == nil || bestAt.before(urgency) {
+			best, log, bestAt = at.tp, at.log, urgency
 		}
 	}
 	if log == nil {
