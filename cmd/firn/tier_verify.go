@@ -1,21 +1,16 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io"
 	"net/url"
 	"strconv"
-	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/firnlog/firn/broker/admin/view"
 )
-
-// verifyPoll is how often `tier verify` asks how far the verification is.
-const verifyPoll = 500 * time.Millisecond
 
 // verification is what `tier verify` has seen last.
 type verification view.Verification
@@ -50,33 +45,18 @@ func tierVerifyCommand() *cobra.Command {
 		if err := server.post(cmd.Context(), view.PathVerify+"?"+query.Encode(), &seen); err != nil {
 			return nil, err
 		}
-		return followVerification(cmd.Context(), server, seen, cmd.ErrOrStderr())
+		last, err := follow(cmd.Context(), &seen, func() (*verification, error) {
+			var seen verification
+			return &seen, server.get(cmd.Context(), view.PathVerify, &seen)
+		}, cmd.ErrOrStderr())
+		if err != nil {
+			return nil, err
+		}
+		return last, last.failure()
 	})
 }
 
-// followVerification waits for the end and says how far it is meanwhile.
-func followVerification(ctx context.Context, server *httpFlag, seen verification, progress io.Writer) (
-	*verification, error,
-) {
-	ticker := time.NewTicker(verifyPoll)
-	defer ticker.Stop()
-	for said := ""; seen.Running; {
-		if now := seen.progress(); now != said {
-			fmt.Fprintln(progress, now)
-			said = now
-		}
-		select {
-		case <-ctx.Done():
-			return &seen, fmt.Errorf("the broker goes on without us (`firn tier verify --status`): %w", context.Cause(ctx))
-		case <-ticker.C:
-		}
-		seen = verification{}
-		if err := server.get(ctx, view.PathVerify, &seen); err != nil {
-			return nil, err
-		}
-	}
-	return &seen, seen.failure()
-}
+func (v *verification) busy() bool { return v.Running }
 
 func (v *verification) progress() string {
 	text := fmt.Sprintf("%d of %d partitions, %d objects, %s read, %d findings", v.Verified, v.Partitions, v.Objects,

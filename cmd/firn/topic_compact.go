@@ -8,15 +8,11 @@ import (
 	"net/url"
 	"slices"
 	"strconv"
-	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/firnlog/firn/broker/admin/view"
 )
-
-// compactionPoll is how often `topic compact` asks how far the passes are.
-const compactionPoll = 200 * time.Millisecond
 
 // topicCompaction is what `topic compact` has seen last.
 type topicCompaction view.TopicCompaction
@@ -44,28 +40,18 @@ func topicCompactCommand() *cobra.Command {
 
 // compactTopic asks for passes and follows them to their end.
 func compactTopic(ctx context.Context, server *httpFlag, path string, progress io.Writer) (*topicCompaction, error) {
-	var seen topicCompaction
-	if err := server.post(ctx, path, &seen); err != nil {
+	var begun topicCompaction
+	if err := server.post(ctx, path, &begun); err != nil {
 		return nil, err
 	}
-	ticker := time.NewTicker(compactionPoll)
-	defer ticker.Stop()
-	for said := ""; seen.busy(); {
-		if now := seen.progress(); now != said {
-			fmt.Fprintln(progress, now)
-			said = now
-		}
-		select {
-		case <-ctx.Done():
-			return &seen, fmt.Errorf("the cleaner goes on without us: %w", context.Cause(ctx))
-		case <-ticker.C:
-		}
-		seen = topicCompaction{}
-		if err := server.get(ctx, path, &seen); err != nil {
-			return nil, err
-		}
+	seen, err := follow(ctx, &begun, func() (*topicCompaction, error) {
+		var seen topicCompaction
+		return &seen, server.get(ctx, path, &seen)
+	}, progress)
+	if err != nil {
+		return nil, err
 	}
-	return &seen, seen.failures()
+	return seen, seen.failures()
 }
 
 func (t *topicCompaction) busy() bool {
