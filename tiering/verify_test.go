@@ -3,6 +3,7 @@ package tiering_test
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"log/slog"
 	"slices"
 	"strings"
@@ -31,17 +32,22 @@ func (b *broker) verified(depth verify.Depth) verify.Progress {
 	b.t.Helper()
 	v := b.verifier()
 	must(b.t, v.Start(verify.Request{Depth: depth}))
-	done := make(chan struct{})
-	running, stop := context.WithCancel(b.t.Context())
-	go func() { defer close(done); v.Run(running) }()
-	b.settle()
-	stop()
-	<-done
-	progress := v.Progress()
+	progress := b.runVerifier(v)
 	if progress.Running {
 		b.t.Fatalf("it has not come to its end: %+v", progress)
 	}
 	return progress
+}
+
+// runVerifier runs a verifier until it has nothing to do.
+func (b *broker) runVerifier(v *verify.Verifier) verify.Progress {
+	ctx, stop := context.WithCancel(b.t.Context())
+	done := make(chan struct{})
+	go func() { defer close(done); v.Run(ctx) }()
+	b.settle()
+	stop()
+	<-done
+	return v.Progress()
 }
 
 func TestVerification(t *testing.T) {
@@ -135,13 +141,7 @@ func TestAVerificationGoesOnAfterARestart(t *testing.T) {
 			t.Fatalf("%+v", first)
 		}
 		v := b.verifier()
-		running, stop := context.WithCancel(t.Context())
-		done := make(chan struct{})
-		go func() { defer close(done); v.Run(running) }()
-		b.settle()
-		stop()
-		<-done
-		if second := v.Progress(); second.EndedAt != first.EndedAt || len(second.Findings) != 1 {
+		if second := b.runVerifier(v); second.EndedAt != first.EndedAt || len(second.Findings) != 1 {
 			t.Errorf("%+v instead of %+v", second, first)
 		}
 		if err := v.Start(verify.Request{Depth: "hard"}); err == nil {
@@ -215,6 +215,31 @@ func TestWhatIsCopiedAnewIsNotCollectedWithWhatWasThere(t *testing.T) {
 		b.dropLocal()
 		if got := b.readAll(15); !bytes.Equal(got, want) {
 			t.Errorf("%d bytes instead of %d", len(got), len(want))
+		}
+		b.close()
+	})
+}
+
+// A verification that a stop has interrupted goes on at the place that was noted.
+func TestAVerificationGoesOnWhereItWas(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		b := start(t, newDisks(t), usual())
+		for i := range 6 {
+			b.produce(5, int64(1000+10*i))
+			b.seal()
+		}
+		b.settle()
+		segments := ofKind(b.keys(), "/seg/")
+		must(t, b.bucket.Delete(t.Context(), segments[1], segments[4]))
+		noted := get[[]byte](t)(json.Marshal(verify.Progress{
+			Request: verify.Request{Depth: verify.Listing}, Running: true, StartedAt: 7, Found: map[verify.Kind]int64{verify.Size: 1},
+			Topic: testTopic, Offset: 15,
+		}))
+		must(t, b.db.Space(state.SpaceVerify).Set([]byte("progress"), noted))
+		progress := b.runVerifier(b.verifier())
+		if progress.Running || progress.StartedAt != 7 || progress.Found[verify.Missing] != 1 ||
+			progress.Found[verify.Size] != 1 || progress.Objects != 3 || progress.Findings[0].Key != segments[4] {
+			t.Errorf("%+v", progress)
 		}
 		b.close()
 	})

@@ -39,6 +39,28 @@ func adminServer(t *testing.T) string {
 			{Topic: "flights", Partition: 1, EndOffset: 7, MaxTimestamp: -1, Key: "b.seg"},
 		}})
 	})
+	asked := 0
+	verification := func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Query().Get("depth") == "deep" {
+			answer(w, http.StatusConflict, view.Error{Error: "there is no depth deep"})
+			return
+		}
+		asked++
+		answer(w, http.StatusOK, view.Verification{
+			Depth: "listing", Running: r.Method == http.MethodPost, Partitions: 3, Verified: asked, Objects: 9, StartedAt: 1,
+			Found:    map[string]int64{"missing": 1},
+			Findings: []view.Finding{{Kind: "missing", Topic: r.URL.Query().Get("topic"), EndOffset: 5, Key: "a.seg", Detail: "gone"}},
+		})
+	}
+	for _, method := range []string{"GET ", "POST ", "DELETE "} {
+		mux.HandleFunc(method+view.PathVerify, verification)
+	}
+	mux.HandleFunc("GET "+view.PathGarbage, func(w http.ResponseWriter, _ *http.Request) {
+		answer(w, http.StatusOK, view.Garbage{Grace: 4, Checkpoints: 3, Pins: 2, Due: 1})
+	})
+	mux.HandleFunc("POST "+view.PathGarbage, func(w http.ResponseWriter, _ *http.Request) {
+		answer(w, http.StatusOK, view.Garbage{Error: "the store is away"})
+	})
 	server := httptest.NewServer(mux)
 	t.Cleanup(server.Close)
 	return server.Listener.Addr().String()
@@ -66,6 +88,19 @@ other 0 0 0–0 0 0 B 0–5 0 B 0 B
 1 0 7 0 0 B - b.seg
 `},
 		{line: "tier ls nope", failed: "there is no topic nope"},
+		{line: "tier verify --status", want: `depth listing: 1 of 3 partitions, 9 objects, 0 B read, 1 findings
+FINDING TOPIC PARTITION START END KEY DETAIL
+missing 0 0 5 a.seg gone
+`},
+		{line: "tier verify flights --depth listing", failed: "1 objects are not as they should be"},
+		{line: "tier verify --depth deep", failed: "there is no depth deep"},
+		{line: "tier gc", want: `WAITS FOR PIECES
+grace time 4
+checkpoints 3
+pins 2
+nothing 1
+`},
+		{line: "tier gc --now", failed: "the store is away"},
 	} {
 		got := firn(t, "", append(strings.Fields(test.line), "--http", address)...)
 		if test.failed != "" {

@@ -92,15 +92,6 @@ const lookTimeout = 5 * time.Second
 // requestTimeout bounds one request of a pass, with all its retries.
 const requestTimeout = time.Minute
 
-// Range is what is remote.
-func (l *Log) Range() (start, end int64, err error) {
-	tier, _, err := l.options.Metadata.Items(l.tp)
-	if err != nil {
-		return 0, 0, err
-	}
-	return tier.Start, tier.End, nil
-}
-
 // Segments lists the segments of the log, oldest first.
 func (l *Log) Segments() ([]command.SegmentEntry, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), lookTimeout)
