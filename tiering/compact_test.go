@@ -7,13 +7,17 @@ import (
 	"io"
 	"log/slog"
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
+
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/firnlog/firn/broker/storage"
 	"github.com/firnlog/firn/metastore/command"
 	"github.com/firnlog/firn/tiering/compact"
 	"github.com/firnlog/firn/tiering/manifest"
+	"github.com/firnlog/firn/tiering/segment"
 	"github.com/firnlog/firn/tiering/verify"
 )
 
@@ -75,6 +79,10 @@ func sunk(t *testing.T, segments int) (b *broker, whole []byte) {
 	for i := range segments {
 		b.produce(5, int64(1000+10*i))
 		b.seal()
+		if i == segments/2 { // of an epoch of its own is what comes behind
+			b.settle()
+			b.propose(bump)
+		}
 	}
 	b.settle()
 	whole = b.readAll(0)
@@ -95,11 +103,21 @@ func TestAnyRunOfSegmentsCanBeWrittenAnew(t *testing.T) {
 					must(t, b.log().MoveLogStart(15))
 					whole = b.readAll(15)
 				}
+				times := b.lookUps()
 				for range 5 {
 					entries := get[[]command.SegmentEntry](t)(get[*compact.Log](t)(b.rewriter(nil).Log(eventsID)).Segments())
 					first := random.IntN(len(entries))
 					last := min(first+random.IntN(6), len(entries)-1)
+					before := b.tailAt(entries[last].BaseOffset)
 					must(t, b.rewrite(entries[first].BaseOffset, entries[last].EndOffset, nil))
+					after := b.tailAt(entries[first].BaseOffset)
+					if !slices.Equal(after.LeaderEpochs, before.LeaderEpochs) || after.LastAppendedAt != before.LastAppendedAt ||
+						!bytes.Equal(after.ProducerSnapshot, before.ProducerSnapshot) || len(after.ProducerSnapshot) == 0 {
+						t.Errorf("the tail says %+v instead of %+v", after, before)
+					}
+					if diff := cmp.Diff(times, b.lookUps()); diff != "" {
+						t.Errorf("look-ups by time (-before +after):\n%s", diff)
+					}
 					start := b.tierState().Start
 					if got := b.readAll(start); !bytes.Equal(got, whole) {
 						t.Fatalf("[%d, %d): %d bytes instead of %d", entries[first].BaseOffset, entries[last].EndOffset, len(got),
@@ -121,6 +139,33 @@ func TestAnyRunOfSegmentsCanBeWrittenAnew(t *testing.T) {
 			})
 		})
 	}
+}
+
+// tailAt is the tail of the segment that answers for an offset.
+func (b *broker) tailAt(offset int64) *segment.Tail {
+	b.t.Helper()
+	tree := b.tree()
+	entry, found, err := tree.Find(b.t.Context(), offset)
+	if err != nil || !found {
+		b.t.Fatalf("no segment for offset %d: %v", offset, err)
+	}
+	return get[*segment.Tail](b.t)(segment.ReadTail(b.t.Context(), b.bucket, tree.Key(entry).String(), entry.ObjectBytes,
+		entry.TailBytes))
+}
+
+// lookUps are the answers to look-ups by time all over the log.
+func (b *broker) lookUps() map[int64]int64 {
+	b.t.Helper()
+	answers := map[int64]int64{}
+	for timestamp := int64(995); timestamp < 1260; timestamp += 3 {
+		found, ok, err := b.tier.OffsetForTimestamp(b.t.Context(), eventsID, timestamp)
+		must(b.t, err)
+		answers[timestamp] = -1
+		if ok {
+			answers[timestamp] = found.Offset
+		}
+	}
+	return answers
 }
 
 var errInjected = errors.New("injected")
