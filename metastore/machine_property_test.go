@@ -100,7 +100,9 @@ func drawTierCommand(rt *rapid.T, m *machine, uploads *uploadsSeen) command.Comm
 	case 2:
 		start := tier.Start + draw("further", 0, 30)
 		below := uploads.below(items, start)
-		below.Segments += odd("below")
+		// Only what can be seen to be wrong: nobody but the proposer can look into a part.
+		below.Segments -= 100 * odd("segments below")
+		below.Bytes += odd("bytes below") << 40
 		return command.AdvanceStart{Partition: tp, LeaderEpoch: epoch, Start: start, ElapsedMs: elapsed, Below: below}
 	case 3, 4, 5:
 		if len(items) == 0 {

@@ -64,9 +64,10 @@ func checkBelow(items []command.Item, start int64, below command.Below) error {
 		return fmt.Errorf("offset %d lies in reference %s, not in %s: %w",
 			start, inside.UploadID, below.Reference, command.ErrTierMoved)
 	case below.Segments < 0 || below.Bytes < 0 || below.Bytes > inside.ObjectBytes ||
+		(below.Segments == 0) != (below.Bytes == 0) ||
 		below.Segments > 0 && below.Segments >= inside.Segments:
-		return fmt.Errorf("%d of the %d segments of reference %s cannot be below an offset inside it: %w",
-			below.Segments, inside.Segments, inside.UploadID, kafka.InvalidRequest)
+		return fmt.Errorf("%d of the %d segments of reference %s, with %d bytes, cannot be below an offset inside it: %w",
+			below.Segments, inside.Segments, inside.UploadID, below.Bytes, kafka.InvalidRequest)
 	}
 	return nil
 }

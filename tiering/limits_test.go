@@ -46,8 +46,8 @@ func TestTheUploadLagIsBoundedInTime(t *testing.T) {
 		if got := len(b.log().Segments()); got != 2 {
 			t.Errorf("%d segments: one was sealed that is not to be copied", got)
 		}
+		b.tier.SetUploadLimits(upload.Limits{Concurrency: 10}) // first: what may be copied is looked at right after the pause
 		b.propose(pause("false"))
-		b.tier.SetUploadLimits(upload.Limits{Concurrency: 10})
 		b.sleep(time.Hour)
 		expect(1, 3660, "without a limit")
 		b.close()
