@@ -91,7 +91,7 @@ func TestUploadsKeepToTheRateThatIsSet(t *testing.T) {
 		b.tier.SetUploadLimits(upload.Limits{Concurrency: 10, BytesPerSecond: bytes / 100})
 		b.propose(pause("false"))
 		b.sleep(50 * time.Second)
-		if got := b.tierState().Segments; got < 18 || got > 22 {
+		if got := b.tierState().Segments; got < 19 || got > 21 {
 			t.Errorf("%d of 40 segments are remote after half the time", got)
 		}
 		b.sleep(52 * time.Second)

@@ -13,6 +13,7 @@ import (
 // store takes it, since it is the network and the disk that are spared.
 type budget struct {
 	throttled prometheus.Counter // seconds waited
+	turn      chan struct{}      // holds one while somebody waits for the bytes: the first to come goes first
 
 	mu      sync.Mutex // guards the fields below
 	rate    int64      // bytes a second; 0 is no limit
@@ -23,7 +24,7 @@ type budget struct {
 
 // newBudget makes one without a limit.
 func newBudget(throttled prometheus.Counter) *budget {
-	return &budget{throttled: throttled, changed: make(chan struct{})}
+	return &budget{throttled: throttled, turn: make(chan struct{}, 1), changed: make(chan struct{})}
 }
 
 func (b *budget) setRate(rate int64) {
@@ -60,17 +61,24 @@ func (b *budget) try(now time.Time, bytes int64) (wait time.Duration, changed <-
 	return max(time.Duration(b.debt/float64(b.rate)*float64(time.Second)), time.Millisecond), b.changed
 }
 
-// spend waits until so many bytes may go. Its error is that of ctx.
+// spend waits until so many bytes may go; segments of a log that overtake each other are of no use, since they are
+// committed in order. Its error is that of ctx.
 func (b *budget) spend(ctx context.Context, bytes int64) error {
+	began := time.Now()
+	defer func() { b.throttled.Add(time.Since(began).Seconds()) }()
+	select {
+	case b.turn <- struct{}{}:
+		defer func() { <-b.turn }()
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 	for {
-		began := time.Now()
-		wait, changed := b.try(began, bytes)
+		wait, changed := b.try(time.Now(), bytes)
 		if wait == 0 {
 			return nil
 		}
 		if !sleep(ctx, wait, changed) {
 			return ctx.Err()
 		}
-		b.throttled.Add(time.Since(began).Seconds())
 	}
 }
