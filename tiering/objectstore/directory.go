@@ -102,8 +102,24 @@ func (d *Directory) removeLeftovers(root string) error {
 	return nil
 }
 
+// ReadDirectory opens the bucket in a folder for somebody who reads only: nothing is made or removed. It must not be
+// written to.
+func ReadDirectory(fsys vfs.FS, dir string) (*Directory, error) {
+	info, err := fsys.Stat(dir)
+	if err == nil && !info.IsDir() {
+		err = syscall.ENOTDIR
+	}
+	if err != nil {
+		return nil, fmt.Errorf("open the bucket in %s: %w", dir, err)
+	}
+	return &Directory{fs: fsys, dir: dir}, nil
+}
+
 // Close gives up the scratch folder. The bucket must not be used any more.
 func (d *Directory) Close() error {
+	if d.lock == nil {
+		return nil
+	}
 	return errors.Join(d.fs.RemoveAll(d.scratch), d.lock.Close())
 }
 

@@ -7,6 +7,7 @@ import (
 	"io"
 	"strings"
 	"sync"
+	"time"
 )
 
 // Call is one operation that passes a Faulty bucket.
@@ -34,6 +35,7 @@ func (c Call) String() string {
 type Fault struct {
 	kind  faultKind
 	bytes int
+	delay time.Duration
 }
 
 type faultKind int
@@ -44,6 +46,7 @@ const (
 	faultLoseAnswer
 	faultCut
 	faultStall
+	faultDelay
 )
 
 // Refuse answers ErrUnavailable, and nothing has happened.
@@ -58,6 +61,9 @@ func CutAfter(bytes int) Fault { return Fault{kind: faultCut, bytes: bytes} }
 // Stall never answers: the call ends with its context.
 func Stall() Fault { return Fault{kind: faultStall} }
 
+// Delay performs the call after a while.
+func Delay(by time.Duration) Fault { return Fault{kind: faultDelay, delay: by} }
+
 // String names the fault.
 func (f Fault) String() string {
 	switch f.kind {
@@ -69,6 +75,8 @@ func (f Fault) String() string {
 		return fmt.Sprintf("cut after %d bytes", f.bytes)
 	case faultStall:
 		return "stalled"
+	case faultDelay:
+		return "delayed by " + f.delay.String()
 	}
 	return "passed"
 }
@@ -181,9 +189,11 @@ func (f *Faulty) run(ctx context.Context, call Call, perform func() error) error
 	switch fault := f.decide(&call); fault.kind {
 	case faultNone:
 		return perform()
-	case faultStall:
-		<-ctx.Done()
-		return localFailure(call.Operation, "faulty", call.Key, nil, ctx.Err())
+	case faultStall, faultDelay:
+		if err := fault.wait(ctx); err != nil {
+			return localFailure(call.Operation, "faulty", call.Key, nil, err)
+		}
+		return perform()
 	case faultLoseAnswer:
 		if err := perform(); err != nil {
 			return err
@@ -191,6 +201,20 @@ func (f *Faulty) run(ctx context.Context, call Call, perform func() error) error
 		return f.failure(call, fault)
 	default:
 		return f.failure(call, fault)
+	}
+}
+
+// wait is over when the call may go on, which one that stalls never may.
+func (f Fault) wait(ctx context.Context) error {
+	var over <-chan time.Time
+	if f.kind == faultDelay {
+		over = time.After(f.delay)
+	}
+	select {
+	case <-over:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
 	}
 }
 
@@ -222,9 +246,11 @@ func (f *Faulty) Get(ctx context.Context, key string, offset int64, dst []byte) 
 	switch fault.kind {
 	case faultNone:
 		return f.bucket.Get(ctx, key, offset, dst)
-	case faultStall:
-		<-ctx.Done()
-		return 0, localFailure(OpGet, "faulty", key, nil, ctx.Err())
+	case faultStall, faultDelay:
+		if err := fault.wait(ctx); err != nil {
+			return 0, localFailure(OpGet, "faulty", key, nil, err)
+		}
+		return f.bucket.Get(ctx, key, offset, dst)
 	case faultCut:
 		n, err = f.bucket.Get(ctx, key, offset, dst[:min(fault.bytes, len(dst))])
 		if err != nil || n == len(dst) {

@@ -45,10 +45,11 @@ type Dependencies struct {
 // Open makes the store that a URL names and probes it. A store that cannot be reached is no error: it is probed again
 // by Run, and until then every operation fails with ErrUnavailable. A store that answers but cannot be used is one.
 func Open(ctx context.Context, text string, deps Dependencies) (*Store, error) {
-	store, err := open(ctx, text, deps)
+	store, err := open(ctx, text, deps, NewDirectory)
 	if err != nil {
 		return nil, err
 	}
+	store.rights = "list the bucket and read, write and delete in it"
 	err = store.Probe(ctx)
 	var failure *Error
 	switch {
@@ -61,8 +62,10 @@ func Open(ctx context.Context, text string, deps Dependencies) (*Store, error) {
 	return nil, errors.Join(err, store.Close())
 }
 
-// open makes the store without speaking to it.
-func open(ctx context.Context, text string, deps Dependencies) (*Store, error) {
+// open makes the store without speaking to it; a folder is opened by directory.
+func open(ctx context.Context, text string, deps Dependencies, directory func(vfs.FS, string) (*Directory, error)) (
+	*Store, error,
+) {
 	location, err := url.Parse(text)
 	if err != nil {
 		return nil, fmt.Errorf("the object store's URL cannot be read (%w); it is one of %s", withoutURL(err), Accepted)
@@ -84,7 +87,7 @@ func open(ctx context.Context, text string, deps Dependencies) (*Store, error) {
 	case schemeS3, schemeMinio:
 		bucket, err = store.openS3(ctx, location, deps.Transport, metrics)
 	case "file":
-		bucket, err = store.openDirectory(location, deps.FS)
+		bucket, err = store.openDirectory(location, deps.FS, directory)
 	case "mem":
 		bucket, store.place, store.label = NewMemory(), "mem:", "mem:"
 	default:
@@ -114,12 +117,14 @@ func (s *Store) wrap(bucket Bucket, metrics *Metrics) {
 	s.Bucket = NewPrefixed(NewRetrying(NewInstrumented(bucket, s.label, metrics), s.retrier), s.folder)
 }
 
-func (s *Store) openDirectory(location *url.URL, fsys vfs.FS) (Bucket, error) {
+func (s *Store) openDirectory(location *url.URL, fsys vfs.FS, open func(vfs.FS, string) (*Directory, error)) (
+	Bucket, error,
+) {
 	if location.Host != "" || location.Path == "" || location.RawQuery != "" {
 		return nil, fmt.Errorf("%q does not name a folder: file:///PATH has three slashes and nothing after the path",
 			location.Redacted())
 	}
-	directory, err := NewDirectory(fsys, location.Path)
+	directory, err := open(fsys, location.Path)
 	if err != nil {
 		return nil, err
 	}

@@ -99,7 +99,8 @@ func TestRequestsAreCountedAsTheyAreBilled(t *testing.T) {
 	setCredentials(t)
 	network := newStandIn(t)
 	registry := prometheus.NewRegistry()
-	store, err := open(t.Context(), "s3://bucket?endpoint=http://store:9000", testDependencies(&lines{}, network, registry))
+	store, err := open(t.Context(), "s3://bucket?endpoint=http://store:9000",
+		testDependencies(&lines{}, network, registry), NewDirectory)
 	if err != nil {
 		t.Fatal(err)
 	}

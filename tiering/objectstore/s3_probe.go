@@ -130,14 +130,13 @@ func (s *Store) advice(err error) string {
 	styled := s.s3 != nil && !s.s3.config.PathStyle && s.s3.config.Endpoint != ""
 	switch {
 	case errors.As(err, &region):
-		return fmt.Sprintf("; set region=%s in firn.object.store", region.expected)
+		return fmt.Sprintf("; set region=%s in the store's URL (firn.object.store)", region.expected)
 	case errors.As(err, &skew):
 		return "; set the clocks (NTP): they must not differ by a quarter of an hour"
 	case styled && errors.As(err, &missingHost) && missingHost.IsNotFound:
-		return "; set path_style=true in firn.object.store, or give the bucket's host a DNS entry"
+		return "; set path_style=true in the store's URL (firn.object.store), or give the bucket's host a DNS entry"
 	case errors.Is(err, ErrDenied):
-		text := "; check the credentials (" + s.credentialSources() + ") and that they may list the bucket and read, write " +
-			"and delete in it"
+		text := "; check the credentials (" + s.credentialSources() + ") and that they may " + s.rights
 		if styled {
 			text += "; a store of one's own may also need path_style=true"
 		}
@@ -145,7 +144,7 @@ func (s *Store) advice(err error) string {
 	case errors.As(err, &failure) && failure.Status == statusCredentials:
 		return "; set " + s.credentialSources()
 	case errors.As(err, &failure) && failure.Status == statusNoBucket:
-		return "; create the bucket or correct its name or region in firn.object.store"
+		return "; create the bucket or correct its name or region in the store's URL (firn.object.store)"
 	}
 	return ""
 }

@@ -29,6 +29,7 @@ type Store struct {
 	logger  *slog.Logger
 	retrier *Retrier
 	folder  string
+	rights  string      // what whoever uses it needs to be allowed to do, for messages
 	s3      *S3         // nil if the bucket is another kind
 	traffic *traffic    // nil likewise
 	closer  io.Closer   // nil if there is nothing to close
