@@ -97,6 +97,7 @@ func (m *Manager) SetUploadLimits(limits upload.Limits) { m.uploader.SetLimits(l
 func (m *Manager) Run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { m.supervise(ctx); return nil })
+	group.Go(func() error { m.manifests.Run(ctx); return nil })
 	group.Go(func() error { m.reader.Run(ctx); return nil })
 	if m.options.Cache != nil {
 		group.Go(func() error { return m.options.Cache.Run(ctx) })

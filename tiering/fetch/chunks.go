@@ -10,6 +10,7 @@ import (
 	"github.com/firnlog/firn/internal/invariant"
 	"github.com/firnlog/firn/internal/kafka"
 	"github.com/firnlog/firn/tiering/cache"
+	"github.com/firnlog/firn/tiering/objectstore"
 	"github.com/firnlog/firn/tiering/segment"
 )
 
@@ -34,6 +35,7 @@ func (id chunkID) cached() cache.ID { return cache.ID{Upload: id.upload, Index: 
 type chunk struct {
 	id    chunkID
 	size  int64
+	asked time.Time
 	ready chan struct{} // closed when the next three are set
 	data  []byte
 	file  *cache.Handle // instead of data
@@ -181,7 +183,7 @@ func (c *chunks) readAhead(o *object, index int64) {
 // load begins to bring in a chunk, from the disk if it is there; it needs mu.
 func (c *chunks) load(o *object, index int64, urgent bool) *chunk {
 	next := &chunk{
-		id: chunkID{o.entry.UploadID, index}, size: o.chunkSize(index), ready: make(chan struct{}),
+		id: chunkID{o.entry.UploadID, index}, size: o.chunkSize(index), asked: time.Now(), ready: make(chan struct{}),
 	}
 	c.known[next.id] = next
 	if file := c.reader.options.Cache.Get(next.id.cached()); file != nil {
@@ -323,10 +325,8 @@ func (c *chunks) forget(gone *chunk) {
 
 // wait waits until a chunk is there.
 func (c *chunk) wait(ctx context.Context) error {
-	select {
-	case <-c.ready:
-		return c.err
-	case <-ctx.Done():
-		return ctx.Err()
+	if err := objectstore.Await(ctx, c.ready, c.asked); err != nil {
+		return err
 	}
+	return c.err
 }

@@ -7,9 +7,11 @@ import (
 	"fmt"
 	"io"
 	"sync"
+	"time"
 
 	"github.com/firnlog/firn/internal/kafka"
 	"github.com/firnlog/firn/metastore/command"
+	"github.com/firnlog/firn/tiering/objectstore"
 	"github.com/firnlog/firn/tiering/segment"
 )
 
@@ -17,6 +19,7 @@ import (
 type tailEntry struct {
 	upload kafka.UUID
 	bytes  int64
+	asked  time.Time
 	ready  chan struct{} // closed when the next two are set
 	tail   *segment.Tail
 	err    error
@@ -43,12 +46,10 @@ func (t *tails) init(reader *Reader, limit int64) {
 // get gives the tail of an object, with one request if it is not known.
 func (t *tails) get(ctx context.Context, key string, entry command.SegmentEntry) (*segment.Tail, error) {
 	wanted := t.lookup(key, entry)
-	select {
-	case <-wanted.ready:
-		return wanted.tail, wanted.err
-	case <-ctx.Done():
-		return nil, ctx.Err()
+	if err := objectstore.Await(ctx, wanted.ready, wanted.asked); err != nil {
+		return nil, err
 	}
+	return wanted.tail, wanted.err
 }
 
 func (t *tails) lookup(key string, entry command.SegmentEntry) *tailEntry {
@@ -60,7 +61,9 @@ func (t *tails) lookup(key string, entry command.SegmentEntry) *tailEntry {
 		}
 		return known
 	}
-	next := &tailEntry{upload: entry.UploadID, bytes: int64(entry.TailBytes), ready: make(chan struct{})}
+	next := &tailEntry{
+		upload: entry.UploadID, bytes: int64(entry.TailBytes), asked: time.Now(), ready: make(chan struct{}),
+	}
 	t.known[entry.UploadID] = next
 	t.reader.work.Go(func() {
 		defer close(next.ready)

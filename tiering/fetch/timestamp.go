@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"sort"
+	"time"
 
 	"github.com/firnlog/firn/broker/record"
 	"github.com/firnlog/firn/broker/storage"
@@ -18,7 +19,7 @@ import (
 func (r *Reader) OffsetForTimestamp(ctx context.Context, tp kafka.TopicIDPartition, timestamp int64) (
 	found storage.TimestampOffset, ok bool, err error,
 ) {
-	err = r.lookUp(ctx, tp, func(tree *manifest.Tree) error {
+	err = r.lookUp(ctx, tp, func(ctx context.Context, tree *manifest.Tree) error {
 		from := tree.Start
 		for {
 			entry, may, err := tree.FindTimestamp(ctx, timestamp, from)
@@ -38,13 +39,21 @@ func (r *Reader) OffsetForTimestamp(ctx context.Context, tp kafka.TopicIDPartiti
 	return found, ok, nil
 }
 
+// lookUpDeadline ends a look-up before its client gives it up.
+const lookUpDeadline = 25 * time.Second
+
 // lookUp runs a look-up with the manifest, as one of the requests that may be under way.
-func (r *Reader) lookUp(ctx context.Context, tp kafka.TopicIDPartition, use func(*manifest.Tree) error) error {
+func (r *Reader) lookUp(
+	ctx context.Context, tp kafka.TopicIDPartition, use func(context.Context, *manifest.Tree) error,
+) error {
 	if err := r.enter(); err != nil {
 		return err
 	}
 	defer r.leave()
-	if err := r.withTree(ctx, tp, use); err != nil {
+	within, cancel := context.WithTimeout(ctx, lookUpDeadline)
+	defer cancel()
+	err := r.withTree(within, tp, func(tree *manifest.Tree) error { return use(within, tree) })
+	if err != nil {
 		return r.judge(ctx, r.topicName(tp), fmt.Errorf("look up a time in %s: %w", tp, err))
 	}
 	return nil
@@ -109,7 +118,7 @@ func epochAt(epochs []segment.EpochStart, offset int64) kafka.LeaderEpoch {
 func (r *Reader) MaxTimestamp(ctx context.Context, tp kafka.TopicIDPartition) (
 	found storage.TimestampOffset, ok bool, err error,
 ) {
-	err = r.lookUp(ctx, tp, func(tree *manifest.Tree) error {
+	err = r.lookUp(ctx, tp, func(ctx context.Context, tree *manifest.Tree) error {
 		found.Timestamp = record.NoTimestamp
 		peak, has, err := tree.MaxTimestamp(ctx, tree.Start)
 		if err != nil {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"sync"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -44,6 +45,8 @@ type Manifests struct {
 	used    *list.List // of *kept, the least recently used first
 	bytes   int64
 	loading map[kafka.UUID]*loading
+	base    context.Context // of loads; nil outside Run
+	work    sync.WaitGroup  // loads that belong to Run
 }
 
 // kept is a tree (under its partition) or the items of a sealed object (under its upload id).
@@ -56,6 +59,7 @@ type kept struct {
 
 // loading is a sealed object on its way.
 type loading struct {
+	asked time.Time
 	done  chan struct{} // closed when the next two are set
 	items []command.Item
 	err   error
@@ -175,22 +179,49 @@ func (m *Manifests) load(ctx context.Context, key segment.Key, reference command
 		}
 		under := m.loading[key.UploadID]
 		if under == nil {
-			under = &loading{done: make(chan struct{})}
+			under = &loading{asked: time.Now(), done: make(chan struct{})}
 			m.loading[key.UploadID] = under
-			m.mu.Unlock()
-			m.fetch(ctx, under, key, reference)
-			return under.items, under.err
+			if m.base == nil {
+				m.mu.Unlock()
+				m.fetch(ctx, under, key, reference)
+				return under.items, under.err
+			}
+			m.fetchAhead(under, key, reference)
 		}
 		m.mu.Unlock()
-		select {
-		case <-under.done:
-		case <-ctx.Done():
-			return nil, ctx.Err()
+		if err := objectstore.Await(ctx, under.done, under.asked); err != nil {
+			return nil, err
 		}
 		if !errors.Is(under.err, context.Canceled) && !errors.Is(under.err, context.DeadlineExceeded) {
 			return under.items, under.err
 		} // whoever was first has left: somebody else must ask
 	}
+}
+
+// fetchAhead is fetch for loads that do not end with the request that asked for them: a poll waits for half a second,
+// and the next one would begin anew. It needs mu.
+func (m *Manifests) fetchAhead(under *loading, key segment.Key, reference command.Reference) {
+	base := m.base
+	m.work.Go(func() {
+		ctx, cancel := context.WithTimeout(base, loadDeadline)
+		defer cancel()
+		m.fetch(ctx, under, key, reference)
+	})
+}
+
+// loadDeadline ends a load, with all its retries: then the next reader tries anew.
+const loadDeadline = time.Minute
+
+// Run has loads go on without those who asked for them, until ctx ends. Outside of it a load ends with its request.
+func (m *Manifests) Run(ctx context.Context) {
+	m.mu.Lock()
+	m.base = ctx
+	m.mu.Unlock()
+	<-ctx.Done()
+	m.mu.Lock()
+	m.base = nil
+	m.mu.Unlock()
+	m.work.Wait()
 }
 
 // fetch loads a sealed object for all who wait for it.
