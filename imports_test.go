@@ -86,8 +86,8 @@ var imports = []importRow{
 	{
 		packages: "tiering/...",
 		may:      "broker/storage broker/record metastore/image metastore/command tiering/...",
-		// Its tests copy real logs, by commits of a real metastore.
-		testsMay: "metastore metastore/state",
+		// Its tests copy real logs, by commits of a real metastore, and have the real cleaner rewrite what they copied.
+		testsMay: "metastore metastore/state compaction",
 		never:    pebbleAndRaft + " " + buckets + " net os",
 	},
 
@@ -98,7 +98,8 @@ var imports = []importRow{
 	{packages: "cmd/firn/bench", testsMay: "."},                            // a client, whatever clusters it is shown
 	{
 		packages: "cmd/firn",
-		may:      ". cmd/firn/... broker/admin/view broker/record broker/storage metastore/command tiering/segment",
+		may: ". cmd/firn/... broker/admin/view broker/record broker/storage metastore/command " +
+			"tiering/objectstore tiering/segment tiering/manifest tiering/checkpoint tiering/bulk", // without a broker
 		never:    pebbleAndRaft + " " + buckets,
 	},
 	{packages: "integration/...", may: ". broker/... metastore/... compaction retention tiering/... integration/..."},

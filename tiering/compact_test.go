@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/firnlog/firn/broker/storage"
+	"github.com/firnlog/firn/internal/vfs"
 	"github.com/firnlog/firn/metastore/command"
 	"github.com/firnlog/firn/tiering/compact"
 	"github.com/firnlog/firn/tiering/manifest"
@@ -24,13 +25,20 @@ import (
 // rewriter makes one on a broker's disks. step is as in setup.
 func (b *broker) rewriter(step func(name string) error) *compact.Rewriter {
 	b.t.Helper()
-	steps := &setup{step: step}
+	steps, prepared := &setup{step: step}, false
+	files := vfs.NewFaulty(b.disks.files, func(op vfs.Op) error {
+		if step == nil || !prepared || !op.Kind.Changes() {
+			return nil
+		}
+		return step("file")
+	})
 	r := compact.New(compact.Options{
 		Logger: slog.New(slog.DiscardHandler), ClusterID: testCluster, Bucket: &steppedBucket{b.bucket, steps.perform},
-		Metadata: &steppedMetadata{b.meta, steps.perform}, Manifests: b.tier.Manifests(), FS: b.disks.files, Dir: "compaction",
-		Deadline: time.Minute, Reservation: 5 * time.Minute,
+		Metadata: &steppedMetadata{b.meta, steps.perform}, Manifests: b.tier.Manifests(), FS: files, Dir: "compaction",
+		Deadline: b.setup.config.UploadDeadline, Reservation: b.setup.config.Reservation,
 	})
 	must(b.t, r.Prepare())
+	prepared = true
 	return r
 }
 

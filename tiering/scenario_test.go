@@ -27,7 +27,7 @@ import (
 func TestScenarios(t *testing.T) {
 	datadriven.Walk(t, testdata("scenarios"), func(t *testing.T, path string) {
 		synctest.Test(t, func(t *testing.T) {
-			s := &script{settings: usual()}
+			s := &script{settings: usual(), sequences: map[int64]int32{}}
 			datadriven.RunTest(t, path, s.run)
 			if s.broker != nil {
 				s.broker.close()
@@ -42,14 +42,19 @@ type script struct {
 	broker   *broker
 	want     []byte // everything that was produced
 	next     int64  // the next batch's first timestamp, unless the script says
+	// sequences are the next ones of producers.
+	sequences map[int64]int32
 }
 
 // verbs are the words of the language.
 var verbs = map[string]func(*script, *datadriven.TestData) string{
 	"start":     (*script).start,
 	"produce":   (*script).produce,
+	"write":     (*script).write,
+	"end":       (*script).end,
 	"seal":      (*script).seal,
 	"sleep":     (*script).sleep,
+	"clean":     (*script).clean,
 	"drop":      (*script).drop,
 	"advance":   (*script).advance,
 	"alter":     (*script).alter,
@@ -67,6 +72,9 @@ var verbs = map[string]func(*script, *datadriven.TestData) string{
 	"garbage":   (*script).garbage,
 	"failures":  (*script).failures,
 	"fetch":     (*script).fetch,
+	"records":   (*script).records,
+	"progress":  (*script).progress,
+	"verify":    (*script).verify,
 	"read-all":  (*script).readAll,
 	"timestamp": (*script).timestamp,
 	"max-time":  (*script).maxTime,
@@ -122,13 +130,20 @@ func duration(td *datadriven.TestData, name string, otherwise time.Duration) tim
 	return d
 }
 
-// start grace=15m reservation=5m deadline=1m policy=group|os, and a topic setting per line.
+// start grace=15m reservation=5m deadline=1m policy=group|os shape=HEAD/LEAF/NODE, and a topic setting per line.
 func (s *script) start(td *datadriven.TestData) string {
 	s.settings.config.Grace = duration(td, "grace", s.settings.config.Grace)
 	s.settings.config.Reservation = duration(td, "reservation", s.settings.config.Reservation)
 	s.settings.config.UploadDeadline = duration(td, "deadline", s.settings.config.UploadDeadline)
 	if word(td, "policy", "group") == "os" {
 		s.settings.policy = storage.FlushOS
+	}
+	if shape := word(td, "shape", ""); shape != "" {
+		into := &s.settings.config.Shape
+		_, err := fmt.Sscanf(shape, "%d/%d/%d", &into.Head, &into.Leaf, &into.Node)
+		if err != nil {
+			panic(err)
+		}
 	}
 	if td.Input != "" {
 		s.settings.topic = lines(td.Input)

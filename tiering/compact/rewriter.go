@@ -3,7 +3,6 @@ package compact
 import (
 	"context"
 	"crypto/rand"
-	"errors"
 	"fmt"
 	"log/slog"
 	"path"
@@ -94,6 +93,11 @@ const requestTimeout = time.Minute
 
 // Segments lists the segments of the log, oldest first.
 func (l *Log) Segments() ([]command.SegmentEntry, error) {
+	all, err := l.segments()
+	return all, told(err)
+}
+
+func (l *Log) segments() ([]command.SegmentEntry, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), lookTimeout)
 	defer cancel()
 	tree, err := l.options.Manifests.Get(ctx, l.tp)
@@ -124,7 +128,7 @@ func (l *Log) AbortedTransactions(start, end int64) ([]storage.AbortedTransactio
 		}
 		tail, err := l.tail(entry)
 		if err != nil {
-			return nil, err
+			return nil, told(err)
 		}
 		for _, aborted := range tail.AbortedTransactions {
 			one := storage.AbortedTransaction(aborted)
@@ -167,11 +171,11 @@ func (l *Log) find(base int64) (command.SegmentEntry, error) {
 func (l *Log) Open(base int64) (*Source, error) {
 	entry, err := l.find(base)
 	if err != nil {
-		return nil, err
+		return nil, told(err)
 	}
 	tail, err := l.tail(entry)
 	if err != nil {
-		return nil, err
+		return nil, told(err)
 	}
 	unit := max(readBytes/tail.ChunkBytes*tail.ChunkBytes, tail.ChunkBytes)
 	return &Source{bucket: l.options.Bucket, key: l.key(entry), tail: tail, unit: unit}, nil
@@ -195,7 +199,7 @@ func (l *Log) Replace(firstBase, endBase int64) (*Sink, error) {
 	}
 	s.path = path.Join(l.options.Dir, newUploadID().Hex())
 	if s.file, err = l.options.FS.Create(s.path); err != nil {
-		return nil, fmt.Errorf("begin a segment: %w", errors.Join(err, kafka.KafkaStorageError))
+		return nil, told(fmt.Errorf("begin a segment: %w", err))
 	}
 	return s, nil
 }

@@ -3,14 +3,12 @@ package compact
 import (
 	"context"
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"io"
 	"path"
 
 	"github.com/firnlog/firn/broker/record"
 	"github.com/firnlog/firn/broker/storage"
-	"github.com/firnlog/firn/internal/kafka"
 	"github.com/firnlog/firn/internal/vfs"
 	"github.com/firnlog/firn/metastore/command"
 	"github.com/firnlog/firn/tiering/objectstore"
@@ -45,7 +43,7 @@ func (s *Sink) Append(batches []byte) error {
 		err = io.ErrShortWrite
 	}
 	if err != nil {
-		return fmt.Errorf("write a segment: %w", errors.Join(err, kafka.KafkaStorageError))
+		return told(fmt.Errorf("write a segment: %w", err))
 	}
 	for len(batches) > 0 {
 		batch, rest, err := record.Next(batches)
@@ -86,7 +84,7 @@ func (s *Sink) Commit() error {
 	}
 	if err != nil {
 		return fmt.Errorf("replace the segments [%d, %d) of %s-%d in the bucket: %w", s.firstBase, s.endBase,
-			s.log.topic.Name, s.log.tp.Partition, err)
+			s.log.topic.Name, s.log.tp.Partition, told(err))
 	}
 	return nil
 }

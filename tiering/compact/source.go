@@ -32,15 +32,16 @@ func (s *Source) Next() (record.Batch, error) {
 	if len(s.buffer) == 0 && s.next == s.tail.DataBytes {
 		return nil, io.EOF
 	}
-	if err := s.fill(record.HeaderSize); err != nil {
-		return nil, err
+	err := s.fill(record.HeaderSize)
+	size := 0
+	if err == nil {
+		size, err = record.SizeOf(s.buffer)
 	}
-	size, err := record.SizeOf(s.buffer)
 	if err == nil {
 		err = s.fill(size)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("read a batch of %s: %w", s.key, err)
+		return nil, told(fmt.Errorf("read a batch of %s: %w", s.key, err))
 	}
 	batch := record.Batch(s.buffer[:size:size])
 	s.buffer = s.buffer[size:]
