@@ -247,3 +247,17 @@ func AppendItems(dst []byte, items []Item) []byte {
 
 // Items reads a list of items; an empty one is nil.
 func (c *Cursor) Items() []Item { return readList(c, SegmentEntrySize, (*Cursor).Item) }
+
+// ParseItems reads what AppendItems has written, and nothing else.
+func ParseItems(data []byte) ([]Item, error) {
+	c := NewCursor(data)
+	items := c.Items()
+	err := c.Finish()
+	for i := 0; i < len(items) && err == nil; i++ {
+		err = items[i].Validate()
+	}
+	if err != nil {
+		return nil, fmt.Errorf("manifest items: %w", err)
+	}
+	return items, nil
+}

@@ -1,19 +1,16 @@
 package fetch
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
-	"slices"
 
 	"github.com/firnlog/firn/broker/record"
 	"github.com/firnlog/firn/broker/storage"
 	"github.com/firnlog/firn/internal/kafka"
 	"github.com/firnlog/firn/metastore/command"
 	"github.com/firnlog/firn/tiering/manifest"
-	"github.com/firnlog/firn/tiering/segment"
 )
 
 // read finds the batches that answer a request. Where a segment ends without a batch at or after the offset, the next
@@ -94,7 +91,9 @@ func (r *Reader) readSegment(
 	}
 	kept = in
 	result.FirstOffset, result.NextOffset = first.header.BaseOffset(), last.header.NextOffset()
-	result.Aborted = aborted(o.tail, offset, result.NextOffset)
+	for _, transaction := range o.tail.Aborted(offset, result.NextOffset) {
+		result.Aborted = append(result.Aborted, storage.AbortedTransaction(transaction))
+	}
 	r.readOn(at, o, answered{
 		offset: req.Offset, next: result.NextOffset, begin: first.position, end: last.end(),
 	})
@@ -108,18 +107,6 @@ func (r *Reader) position(tp kafka.TopicIDPartition, o *object, offset int64) in
 		return position
 	}
 	return o.tail.Position(offset)
-}
-
-// aborted lists the aborted transactions that overlap [start, end) of a segment: its tail has all that overlap it, be
-// their markers in it or later.
-func aborted(tail *segment.Tail, start, end int64) (found []storage.AbortedTransaction) {
-	for _, transaction := range tail.AbortedTransactions {
-		if transaction.LastOffset >= start && transaction.FirstOffset < end {
-			found = append(found, storage.AbortedTransaction(transaction))
-		}
-	}
-	slices.SortFunc(found, func(a, b storage.AbortedTransaction) int { return cmp.Compare(a.FirstOffset, b.FirstOffset) })
-	return found
 }
 
 // seek finds the first batch that ends after an offset, from a position on at which a batch begins.

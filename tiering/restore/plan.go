@@ -160,6 +160,9 @@ func chooseCluster(ctx context.Context, bucket objectstore.Bucket) (kafka.UUID, 
 		"say which one with --cluster", len(own), strings.Join(names, ", "))
 }
 
+// ErrNoTopic says that a checkpoint does not have a topic.
+var ErrNoTopic = errors.New("it is not in the newest checkpoint; `firn restore --dry-run` lists the topics that are")
+
 func selectTopics(all []checkpoint.Topic, names []string) ([]checkpoint.Topic, error) {
 	if len(names) == 0 {
 		return all, nil
@@ -168,7 +171,7 @@ func selectTopics(all []checkpoint.Topic, names []string) ([]checkpoint.Topic, e
 	for _, name := range names {
 		i := slices.IndexFunc(all, func(topic checkpoint.Topic) bool { return topic.Name == name })
 		if i < 0 {
-			return nil, fmt.Errorf("topic %s is not in the checkpoint; --dry-run without --topic lists those that are", name)
+			return nil, fmt.Errorf("topic %s: %w", name, ErrNoTopic)
 		}
 		if !slices.ContainsFunc(selected, func(topic checkpoint.Topic) bool { return topic.Name == name }) {
 			selected = append(selected, all[i])

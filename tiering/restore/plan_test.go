@@ -154,7 +154,7 @@ func TestAClusterIsChosenOnlyWhereThereIsNoDoubt(t *testing.T) {
 	other := newID()
 	must(t, c.bucket.Put(t.Context(), other.Hex()+"/x", strings.NewReader("x"), 1, objectstore.PutOptions{}))
 	fails("there are 2 clusters in this store", restore.Options{})
-	fails("topic nothing is not in the checkpoint", restore.Options{Cluster: old, Topics: []string{"nothing"}})
+	fails("topic nothing: it is not in the newest checkpoint", restore.Options{Cluster: old, Topics: []string{"nothing"}})
 	must(t, checkpoint.Take(t.Context(), c.bucket, other, newID(), time.Now()))
 	if plan := c.plan(restore.Options{Topics: []string{"events", "events"}}); plan.Cluster != old || len(plan.Topics) != 1 {
 		t.Errorf("%+v", plan)

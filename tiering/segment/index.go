@@ -47,6 +47,38 @@ func (t *Tail) Position(offset int64) int64 {
 	return t.offsetEntry(n - 1).position
 }
 
+// PositionPast is where in the data to stop looking for records below an offset: a batch begins there, or the data ends,
+// and no record from there on has a lower one.
+func (t *Tail) PositionPast(offset int64) int64 {
+	n := sort.Search(t.offsetEntries(), func(i int) bool { return t.offsetEntry(i).offset >= offset-1 })
+	if n+1 >= t.offsetEntries() {
+		return t.DataBytes
+	}
+	return t.offsetEntry(n + 1).position
+}
+
+// Cut is a place where the data may be cut in two.
+type Cut struct {
+	Position int64 // a batch begins here, or the data ends
+	Below    int64 // all records before the cut have lower offsets
+	From     int64 // all records from the cut on have this offset or a higher one
+}
+
+// Cut finds the first place at or after a position that the offset index knows; where it knows none it is the end of the
+// data.
+func (t *Tail) Cut(position int64) Cut {
+	n := sort.Search(t.offsetEntries(), func(i int) bool { return t.offsetEntry(i).position >= position })
+	if n == t.offsetEntries() {
+		return Cut{Position: t.DataBytes, Below: t.EndOffset, From: t.EndOffset}
+	}
+	at := t.offsetEntry(n)
+	cut := Cut{Position: at.position, Below: at.offset, From: t.BaseOffset}
+	if n > 0 {
+		cut.From = max(cut.From, t.offsetEntry(n-1).offset+1)
+	}
+	return cut
+}
+
 // PositionForTimestamp is where in the data to start looking for the first record with a timestamp at or after the
 // given one: a batch begins there, and all records before it are older.
 func (t *Tail) PositionForTimestamp(timestamp int64) int64 {

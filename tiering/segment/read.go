@@ -38,6 +38,11 @@ func ReadTail(ctx context.Context, bucket Getter, key string, objectBytes int64,
 			return nil, fmt.Errorf("read the tail of %s: %w", key, err)
 		}
 	}
+	return ParseTailOf(key, objectBytes, data)
+}
+
+// ParseTailOf is ParseTail for the tail of an object whose key and size are known.
+func ParseTailOf(key string, objectBytes int64, data []byte) (*Tail, error) {
 	tail, err := ParseTail(data)
 	if err == nil {
 		err = tail.checkObject(key, objectBytes)

@@ -1,8 +1,10 @@
 package segment
 
 import (
+	"cmp"
 	"encoding/binary"
 	"hash/crc32"
+	"slices"
 
 	"github.com/firnlog/firn/internal/kafka"
 	"github.com/firnlog/firn/metastore/command"
@@ -47,6 +49,18 @@ type AbortedTransaction struct {
 	FirstOffset      int64
 	LastOffset       int64 // of its marker, inclusive as in Kafka's file
 	LastStableOffset int64
+}
+
+// Aborted lists the aborted transactions that overlap [start, end), by their first offsets. The tail has all that overlap
+// its range, be their markers in it or later.
+func (t *Tail) Aborted(start, end int64) (found []AbortedTransaction) {
+	for _, transaction := range t.AbortedTransactions {
+		if transaction.LastOffset >= start && transaction.FirstOffset < end {
+			found = append(found, transaction)
+		}
+	}
+	slices.SortFunc(found, func(a, b AbortedTransaction) int { return cmp.Compare(a.FirstOffset, b.FirstOffset) })
+	return found
 }
 
 // The sections of a tail.
