@@ -100,7 +100,7 @@ var imports = []importRow{
 		packages: "cmd/firn",
 		may: ". cmd/firn/... broker/admin/view broker/record broker/storage metastore/command " +
 			"tiering/objectstore tiering/segment tiering/manifest tiering/checkpoint tiering/bulk", // without a broker
-		never:    pebbleAndRaft + " " + buckets,
+		never: pebbleAndRaft + " " + buckets,
 	},
 	{packages: "integration/...", may: ". broker/... metastore/... compaction retention tiering/... integration/..."},
 }

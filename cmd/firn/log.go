@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
-	"os"
 	"path/filepath"
 
 	"github.com/spf13/cobra"
@@ -15,9 +13,6 @@ import (
 	"github.com/firnlog/firn/internal/vfs"
 	"github.com/firnlog/firn/tiering/segment"
 )
-
-// objectSuffix marks segment objects: in a directory bucket, or fetched from another one.
-const objectSuffix = ".seg"
 
 func logCommand() *cobra.Command {
 	return group(&cobra.Command{Use: "log", Short: "Look into files of a log and objects of a bucket, without a broker"},
@@ -31,11 +26,12 @@ type verified struct{ storage.VerifyReport }
 
 func logVerifyCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "verify PATH…",
-		Short: "Check files of a log, the folder of a partition, a log directory or the directory of a bucket",
+		Use:   "verify PATH|URL…",
+		Short: "Check files of a log, the folder of a partition, a log directory or objects of a bucket",
 		Long: "Check every checksum, record, offset and index entry. What is wrong is printed with its file and position,\n" +
-			"and makes the exit status non-zero. PATH is a file (.log, .index, .timeindex, .txnindex, .snapshot, .seg, …) or\n" +
-			"a directory with such files. Files that a running broker writes to can look torn at their end.",
+			"and makes the exit status non-zero. PATH is a file (.log, .index, .timeindex, .txnindex, .snapshot, .seg, .leaf,\n" +
+			".node, .ckpt, .shard, …) or a directory with such files. Files that a running broker writes to can look torn at\n" +
+			"their end.\n\n" + objectURLHelp,
 		Example: "  firn log verify firn-data/log/flights-0\n  firn log verify firn-data/bucket",
 		Args:    takes(cobra.MinimumNArgs(1)),
 	}
@@ -53,54 +49,49 @@ func logVerifyCommand() *cobra.Command {
 	})
 }
 
-// verify adds what is found in a file, or in a directory and those below it.
-func (v *verified) verify(ctx context.Context, path string) error {
-	if filepath.Ext(path) == objectSuffix {
-		return v.verifyObject(ctx, path)
-	}
-	report, err := storage.Verify(vfs.OS(), filepath.ToSlash(path))
-	v.add(report)
-	if err != nil {
-		return fmt.Errorf("verify %s: %w", path, err)
-	}
-	objects := 0
-	err = filepath.WalkDir(path, func(name string, entry fs.DirEntry, err error) error {
-		if err != nil || entry.IsDir() || filepath.Ext(name) != objectSuffix {
-			return err
+// verify adds what is found in a file, or in a directory and those below it, or in the objects that a URL names.
+func (v *verified) verify(ctx context.Context, place string) error {
+	var report storage.VerifyReport
+	if !isURL(place) && !isObjectName(place) {
+		var err error
+		report, err = storage.Verify(vfs.OS(), filepath.ToSlash(place))
+		v.add(report)
+		if err != nil {
+			return fmt.Errorf("verify %s: %w", place, err)
 		}
-		objects++
-		return v.verifyObject(ctx, name)
-	})
+	}
+	objects, err := eachObject(ctx, place, func(object bucketObject) error { return v.verifyObject(ctx, object) })
 	if err == nil && report.Files == 0 && objects == 0 {
-		err = errors.New("it holds neither files of a log nor segment objects")
+		err = errors.New("it holds neither files of a log nor objects of a bucket")
 	}
 	if err != nil {
-		return fmt.Errorf("verify %s: %w", path, err)
+		return fmt.Errorf("verify %s: %w", place, err)
 	}
 	return nil
 }
 
-// verifyObject checks one segment object. Damage is a problem, not an error: the others are still looked at.
-func (v *verified) verifyObject(ctx context.Context, name string) error {
-	object, err := os.Open(name)
-	if err != nil {
-		return err
-	}
-	defer object.Close()
-	info, err := object.Stat()
-	if err != nil {
-		return err
-	}
-	tail, err := segment.Verify(ctx, object, info.Size())
+// verifyObject checks one object. Damage is a problem, not an error: the others are still looked at.
+func (v *verified) verifyObject(ctx context.Context, object bucketObject) error {
 	report := storage.VerifyReport{Files: 1}
 	var corrupt *segment.CorruptError
-	switch {
-	case errors.As(err, &corrupt):
-		report.Problems = []storage.VerifyProblem{{File: name, Position: corrupt.Position, Message: corrupt.Err.Error()}}
-	case err != nil:
-		return fmt.Errorf("verify %s: %w", name, err)
-	default:
-		report.Batches, report.Records, report.Bytes = tail.BatchCount, tail.RecordCount, tail.DataBytes
+	if object.isSegment() {
+		tail, err := segment.Verify(ctx, object, object.size)
+		switch {
+		case errors.As(err, &corrupt):
+		case err != nil:
+			return err
+		case object.key != "" && tail.Key().String() != object.key:
+			corrupt = &segment.CorruptError{Position: tail.DataBytes, Err: fmt.Errorf("the tail belongs to %s", tail.Key())}
+		default:
+			report.Batches, report.Records, report.Bytes = tail.BatchCount, tail.RecordCount, tail.DataBytes
+		}
+	} else if _, err := object.parse(); err != nil && !errors.As(err, &corrupt) {
+		return err
+	}
+	if corrupt != nil {
+		report.Problems = []storage.VerifyProblem{{
+			File: object.name, Position: corrupt.Position, Message: corrupt.Err.Error(),
+		}}
 	}
 	v.add(report)
 	return nil

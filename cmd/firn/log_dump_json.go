@@ -39,6 +39,26 @@ func dumpedLine(item fmt.Stringer) dumpedItem {
 		return dumpedItem{"file", item}
 	case dumpedObject:
 		return dumpedItem{"object", item}
+	case dumpedSealed:
+		return dumpedItem{"manifest", item}
+	case dumpedSegment:
+		return dumpedItem{"segment", item}
+	case dumpedReference:
+		return dumpedItem{"reference", item}
+	case dumpedCheckpoint:
+		return dumpedItem{"checkpoint", item}
+	case dumpedShardName:
+		return dumpedItem{"shard", item}
+	case dumpedShard:
+		return dumpedItem{"contents", item}
+	case dumpedTopic:
+		return dumpedItem{"topic", item}
+	case dumpedPartition:
+		return dumpedItem{"partition", item}
+	case dumpedGroup:
+		return dumpedItem{"group", item}
+	case dumpedCommit:
+		return dumpedItem{"commit", item}
 	case storage.DumpedBatch:
 		return dumpedItem{"batch", item}
 	case storage.DumpedRecord:
@@ -66,7 +86,8 @@ func writeDumpSchema(w io.Writer) error {
 	for _, item := range []fmt.Stringer{
 		storage.DumpedFile{}, dumpedObject{}, storage.DumpedBatch{}, storage.DumpedRecord{}, storage.DumpedOffset{},
 		storage.DumpedTime{}, storage.SnapshotEntry{}, storage.EpochEntry{}, storage.AbortedTransaction{},
-		storage.DumpedMetadata{},
+		storage.DumpedMetadata{}, dumpedSealed{}, dumpedSegment{}, dumpedReference{}, dumpedCheckpoint{}, dumpedShardName{},
+		dumpedShard{}, dumpedTopic{}, dumpedPartition{}, dumpedGroup{}, dumpedCommit{},
 	} {
 		line := dumpedLine(item)
 		schema := schemaOf(reflect.TypeOf(line.Item), "  ")

@@ -139,7 +139,7 @@ func TestWhatIsNoLogIsRefused(t *testing.T) {
 		}
 	}
 	if got := firn(t, "", "log", "verify", t.TempDir()); got.status != exitFailed ||
-		!strings.Contains(got.err, "holds neither files of a log nor segment objects") {
+		!strings.Contains(got.err, "holds neither files of a log nor objects of a bucket") {
 		t.Errorf("an empty directory: status %d, error %q", got.status, got.err)
 	}
 }
@@ -202,7 +202,7 @@ func TestDumpsOfFilesAndObjects(t *testing.T) {
 
 func TestEveryTypeOfDumpedLineIsInItsSchema(t *testing.T) {
 	got := firn(t, "", "log", "dump", "--format", "help")
-	if got.status != 0 || strings.Contains(got.out, `"other"`) || strings.Count(got.out, "{\n  \"type\": ") != 10 {
+	if got.status != 0 || strings.Contains(got.out, `"other"`) || strings.Count(got.out, "{\n  \"type\": ") != 20 {
 		t.Errorf("status %d, error %q, printed\n%s", got.status, got.err, got.out)
 	}
 }
