@@ -163,7 +163,7 @@ func (b *bench) catchUpRow(ctx context.Context) (report.Result, error) {
 		defer cancel()
 		forgetting := make(chan error, 1)
 		go func() { forgetting <- r.forget(ctx, topic) }()
-		_, err := fetch.Run(ctx)
+		err := fetchBeside(ctx, fetch)
 		cancel()
 		return errors.Join(err, <-forgetting)
 	}})

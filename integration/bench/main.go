@@ -22,9 +22,12 @@ import (
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	var err error
-	if len(os.Args) == 2 && os.Args[1] == rawCommand {
+	switch {
+	case len(os.Args) == 2 && os.Args[1] == rawCommand:
 		err = runRaw(ctx, os.Stdin, os.Stdout)
-	} else {
+	case len(os.Args) == 2 && os.Args[1] == assistCommand:
+		err = runAssistant(ctx, os.Stdin, os.Stdout)
+	default:
 		err = run(ctx, os.Args[1:], os.Stdout)
 	}
 	stop()

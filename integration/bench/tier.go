@@ -24,10 +24,10 @@ import (
 const firnTiered brokerKind = "firn-tiered"
 
 func tierRows() []entry {
-	row := func(r report.Row, slow bool, run func(*bench, context.Context, *tier) (report.Result, error)) entry {
+	row := func(r report.Row, store storeIs, run func(*bench, context.Context, *tier) (report.Result, error)) entry {
 		r.Section, r.Class = "History", "A"
 		return entry{Row: r, run: func(ctx context.Context, b *bench) (report.Result, error) {
-			t, err := b.startTier(ctx, slow)
+			t, err := b.startTier(ctx, store)
 			if err != nil {
 				return report.Result{}, err
 			}
@@ -41,7 +41,7 @@ func tierRows() []entry {
 			What: "Four consumers read partitions that lie in an S3 server only; the same server is read with ranges of " +
 				"4 MiB by four readers on the broker's processor",
 			Subject: "replay", Base: "raw GET", Metrics: []report.Metric{report.Rate},
-		}, false, func(b *bench, ctx context.Context, t *tier) (report.Result, error) {
+		}, storeIs{}, func(b *bench, ctx context.Context, t *tier) (report.Result, error) {
 			return b.coldRow(ctx, t, tierPartitions, tierPartitions)
 		}),
 		row(report.Row{
@@ -49,32 +49,32 @@ func tierRows() []entry {
 			What: "Segments of 64 MiB of four partitions are copied to an S3 server; objects of 64 MiB are put into the " +
 				"same server, four at a time, from the broker's processor",
 			Subject: "upload", Base: "raw PUT", Metrics: []report.Metric{report.Rate},
-		}, false, (*bench).uploadRow),
+		}, storeIs{}, (*bench).uploadRow),
 		row(report.Row{
 			Name: "slow-upload", Seconds: 200,
 			What: "Segments of 64 MiB of four partitions are copied to an S3 server " + slowStoreIs + "; objects of 64 MiB " +
 				"are put into the same server, four at a time, from the broker's processor",
 			Subject: "upload", Base: "raw PUT", Metrics: []report.Metric{report.Rate},
 			Goals: []report.Goal{{Metric: report.Rate, Value: 0.9}},
-		}, true, (*bench).uploadRow),
+		}, storeIs{slow: true}, (*bench).uploadRow),
 		row(report.Row{
 			Name: "hot-beside-replay", Seconds: 200, ByName: true, // here the broker's processor is the limit
 			What:    "Requests of 16 KiB at 10 MB/s, while four consumers read from an S3 server as fast as they can",
 			Subject: "with the replay", Base: "without", Metrics: latencyMetrics(),
-		}, false, (*bench).hotBesideRow),
+		}, storeIs{aside: true}, (*bench).hotBesideRow),
 		row(report.Row{
 			Name: "hot-beside-slow-replay", Seconds: 200,
 			What: "Requests of 16 KiB at 10 MB/s, while four consumers read as fast as they can from an S3 server " +
 				slowStoreIs,
 			Subject: "with the replay", Base: "without", Metrics: latencyMetrics(),
 			Goals: []report.Goal{{Metric: report.P99, AtMost: true, Value: 1.1}},
-		}, true, (*bench).hotBesideRow),
+		}, storeIs{slow: true, aside: true}, (*bench).hotBesideRow),
 		row(report.Row{
 			Name: "cold-first-byte", Seconds: 60,
 			What: "One consumer fetches 128 KiB from a place that was not read before, again and again, from an S3 server " +
 				slowStoreIs + "; one reader gets a range of 4 MiB of it at a time, on the broker's processor",
 			Subject: "fetch", Base: "raw GET", Metrics: []report.Metric{report.P50, report.P99},
-		}, true, (*bench).firstByteRow),
+		}, storeIs{slow: true}, (*bench).firstByteRow),
 	}
 	for _, partitions := range []int{1, 4, 16} {
 		entries = append(entries, row(report.Row{
@@ -84,7 +84,7 @@ func tierRows() []entry {
 				tierReaders),
 			Subject: "replay", Base: "raw GET", Metrics: []report.Metric{report.Rate},
 			Goals: []report.Goal{{Metric: report.Rate, Value: 0.9}},
-		}, true, func(b *bench, ctx context.Context, t *tier) (report.Result, error) {
+		}, storeIs{slow: true}, func(b *bench, ctx context.Context, t *tier) (report.Result, error) {
 			return b.coldRow(ctx, t, partitions, tierReaders)
 		}))
 	}
@@ -94,11 +94,17 @@ func tierRows() []entry {
 // slowStoreIs says in words what a slowStore is.
 const slowStoreIs = "that answers each request 30 ms later and all of them with 200 MB/s"
 
+// storeIs is how the object store of a row is started.
+type storeIs struct {
+	slow  bool // behind a slowStore
+	aside bool // at the lowest priority: something that shares its processor is timed
+}
+
 // tier is a node with its bucket.
 type tier struct {
 	*running
 	server *launch.Broker
-	slow   *slowStore // nil: the server is reached right away
+	slow   *assistant // nil: the server is reached right away
 	folder string     // in the bucket
 }
 
@@ -111,14 +117,14 @@ const (
 func (t *tier) url(folder string) string {
 	server := *t.server
 	if t.slow != nil {
-		server.Address = t.slow.address
+		server.Address = t.slow.says
 	}
 	return launch.S3URL(&server, folder)
 }
 
 // startTier starts an S3 server on the client's processor and a node on the broker's. The node has no disk cache, since
 // rows read the same again and again, and all but the first time it would come from there.
-func (b *bench) startTier(ctx context.Context, slow bool) (*tier, error) {
+func (b *bench) startTier(ctx context.Context, store storeIs) (*tier, error) {
 	b.stopAll()
 	if _, err := os.Stat(b.options.versitygw); err != nil {
 		return nil, fmt.Errorf("-versitygw: %w; `make versitygw` builds it", err)
@@ -128,16 +134,17 @@ func (b *bench) startTier(ctx context.Context, slow bool) (*tier, error) {
 		return nil, err
 	}
 	// The processor of this process is inherited.
-	server, err := launch.S3{Binary: b.options.versitygw, Dir: dir, CPU: launch.AnyCPU}.Start(ctx)
+	server, err := launch.S3{Binary: b.options.versitygw, Dir: dir, CPU: launch.AnyCPU, Nice: store.aside}.Start(ctx)
 	if err != nil {
 		return nil, err
 	}
 	t := &tier{server: server, folder: "firn"}
 	b.beside = append(b.beside, server.PID)
-	if slow {
-		if t.slow, err = newSlowStore(ctx, server.Address); err != nil {
+	if store.slow {
+		if t.slow, err = assist(ctx, store.aside, assistance{SlowStore: server.Address}); err != nil {
 			return nil, errors.Join(err, t.close(b))
 		}
+		b.beside = append(b.beside, t.slow.cmd.Process.Pid)
 	}
 	data, err := b.folder(string(firnTiered))
 	if err != nil {
@@ -164,7 +171,7 @@ func (t *tier) close(b *bench) error {
 	b.beside = nil
 	var err error
 	if t.slow != nil {
-		err = t.slow.close()
+		err = t.slow.stop()
 	}
 	t.server.Kill()
 	return errors.Join(err, os.RemoveAll(t.server.Dir))
@@ -238,8 +245,7 @@ func (b *bench) hotBesideRow(ctx context.Context, t *tier) (report.Result, error
 		return report.Result{}, err
 	}
 	return b.disturbedRow(ctx, t.running, disturber{run: func(ctx context.Context) error {
-		_, err := fetch.Run(ctx)
-		return err
+		return fetchBeside(ctx, fetch)
 	}})
 }
 

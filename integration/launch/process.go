@@ -44,6 +44,7 @@ type command struct {
 	name string
 	dir  string // for its data and its log
 	cpu  int    // the only processor that it may use, or AnyCPU
+	nice bool   // it has the lowest priority
 	args []string
 	env  []string
 }
@@ -58,6 +59,9 @@ func (c command) start() (*Broker, error) {
 	args := c.args
 	if c.cpu != AnyCPU {
 		args = append([]string{"taskset", "--cpu-list", strconv.Itoa(c.cpu)}, args...)
+	}
+	if c.nice {
+		args = append([]string{"nice", "-n", "19"}, args...)
 	}
 	cmd := exec.Command(args[0], args[1:]...)
 	cmd.Stdout, cmd.Stderr, cmd.Env = output, output, append(os.Environ(), c.env...)

@@ -13,6 +13,7 @@ type S3 struct {
 	Binary string
 	Dir    string // for its buckets and its log; it exists
 	CPU    int    // the only processor that it may use, or AnyCPU
+	Nice   bool   // it lets all others go first
 }
 
 // The credentials of the S3 server, and its only bucket.
@@ -34,7 +35,7 @@ func (s S3) Start(ctx context.Context) (*Broker, error) {
 	}
 	address := fmt.Sprintf("127.0.0.1:%d", ports[0])
 	b, err := command{
-		name: "versitygw", dir: s.Dir, cpu: s.CPU,
+		name: "versitygw", dir: s.Dir, cpu: s.CPU, nice: s.Nice,
 		args: []string{s.Binary, "--port", address, "--keep-alive", "--quiet", "--health", "/health", "posix", buckets},
 		env:  []string{"ROOT_ACCESS_KEY=" + s3AccessKey, "ROOT_SECRET_KEY=" + s3SecretKey},
 	}.start()
