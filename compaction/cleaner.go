@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/firnlog/firn/broker/storage"
+	"github.com/firnlog/firn/internal/budget"
 	"github.com/firnlog/firn/internal/kafka"
 )
 
@@ -48,9 +49,9 @@ type Options struct {
 // Cleaner is a pool of workers that compact logs, the dirtiest first. A log that cannot be cleaned is set aside with
 // its reason and does not keep the others from their turn. Its methods may be called from any goroutine.
 type Cleaner struct {
-	options  Options
-	metrics  *metrics
-	throttle throttle
+	options Options
+	metrics *metrics
+	budget  *budget.Bytes // that all workers share
 
 	mu      sync.Mutex // guards the fields below
 	config  Config
@@ -76,10 +77,9 @@ type logState struct {
 // New makes a cleaner that Run runs.
 func New(options Options) *Cleaner {
 	c := &Cleaner{
-		options: options, config: options.Config,
+		options: options, config: options.Config, budget: budget.New(options.Config.MaxBytesPerSecond),
 		changed: make(chan struct{}), woken: make(chan struct{}), logs: map[kafka.TopicPartition]*logState{},
 	}
-	c.throttle.set(options.Config.MaxBytesPerSecond)
 	c.metrics = newMetrics(c, options.Registerer)
 	return c
 }
@@ -95,9 +95,7 @@ func (c *Cleaner) SetConfig(config Config) {
 		return
 	}
 	c.config = config
-	if config.MaxBytesPerSecond != before.MaxBytesPerSecond {
-		c.throttle.set(config.MaxBytesPerSecond)
-	}
+	c.budget.SetRate(config.MaxBytesPerSecond)
 	if config.workers() != before.workers() {
 		close(c.changed)
 		c.changed = make(chan struct{})
@@ -308,7 +306,11 @@ func (c *Cleaner) clean(ctx context.Context, tp kafka.TopicPartition, log Log, m
 	yield, release := c.giveWay()
 	defer release()
 	stats, err := clean(ctx, log, memory, passOptions{
-		Now: started.UnixMilli(), Throttle: c.throttle.take, Yield: yield,
+		Now: started.UnixMilli(), Yield: yield,
+		Throttle: func(ctx context.Context, bytes int) error {
+			_, err := c.budget.Spend(ctx, int64(bytes))
+			return err
+		},
 		Progress: func(stats Stats) {
 			c.mu.Lock()
 			defer c.mu.Unlock()

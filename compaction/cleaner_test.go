@@ -299,36 +299,3 @@ func TestAShorterBackoffIsTakenOverByWorkersThatRest(t *testing.T) {
 		})
 	})
 }
-
-func TestWorkersShareOneBudget(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var budget throttle
-		budget.set(1000)
-		start := time.Now()
-		var workers sync.WaitGroup
-		for range 4 {
-			workers.Go(func() {
-				for range 5 {
-					if err := budget.take(t.Context(), 500); err != nil {
-						t.Error(err)
-					}
-				}
-			})
-		}
-		workers.Wait()
-		if took := time.Since(start); took != 10*time.Second {
-			t.Errorf("10 000 bytes at 1000 a second took %v", took)
-		}
-		budget.set(math.MaxFloat64)
-		start = time.Now()
-		if err := budget.take(t.Context(), 1<<30); err != nil || time.Since(start) != 0 {
-			t.Errorf("without a limit: %v after %v", err, time.Since(start))
-		}
-		budget.set(1)
-		ctx, stop := context.WithTimeout(t.Context(), time.Second)
-		defer stop()
-		if err := budget.take(ctx, 1000); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("whoever is stopped goes on waiting: %v", err)
-		}
-	})
-}

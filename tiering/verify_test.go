@@ -20,9 +20,13 @@ import (
 )
 
 // verifier makes one on a broker's disks.
-func (b *broker) verifier() *verify.Verifier {
+func (b *broker) verifier() *verify.Verifier { return b.limitedVerifier(0) }
+
+// limitedVerifier makes one that reads so much at most.
+func (b *broker) limitedVerifier(bytesPerSecond int64) *verify.Verifier {
 	return verify.New(verify.Options{
-		Logger: slog.New(slog.DiscardHandler), BrokerID: testBroker, ClusterID: testCluster, Bucket: b.bucket,
+		BytesPerSecond: bytesPerSecond,
+		Logger:         slog.New(slog.DiscardHandler), BrokerID: testBroker, ClusterID: testCluster, Bucket: b.bucket,
 		Metadata: b.meta, Manifests: b.tier.Manifests(), Store: b.db.Space(state.SpaceVerify),
 	})
 }
@@ -241,6 +245,37 @@ func TestAVerificationGoesOnWhereItWas(t *testing.T) {
 			progress.Found[verify.Size] != 1 || progress.Objects != 3 || progress.Findings[0].Key != segments[4] {
 			t.Errorf("%+v", progress)
 		}
+		b.close()
+	})
+}
+
+func TestVerificationKeepsToItsRate(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		b := start(t, newDisks(t), usual())
+		for range 4 {
+			b.produce(3, 0)
+			b.seal()
+		}
+		const rate = 50
+		v := b.limitedVerifier(rate)
+		must(t, v.Start(verify.Request{Depth: verify.Data}))
+		ctx, stop := context.WithCancel(t.Context())
+		done := make(chan struct{})
+		go func() { defer close(done); v.Run(ctx) }()
+		b.settle()
+		object := b.tierState().Bytes / 4 // is the most that is read at once
+		seconds := int64(0)
+		for ; v.Progress().Running; seconds++ {
+			if got := v.Progress().Bytes; got > rate*seconds+object+1 {
+				t.Fatalf("%d bytes are read after %d s", got, seconds)
+			}
+			b.sleep(time.Second)
+		}
+		if all := v.Progress().Bytes; all < b.tierState().Bytes || seconds > all/rate {
+			t.Errorf("%d bytes are read after %d s", all, seconds)
+		}
+		stop()
+		<-done
 		b.close()
 	})
 }

@@ -8,9 +8,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/testutil"
-
 	"github.com/firnlog/firn/broker/storage"
 )
 
@@ -70,46 +67,6 @@ func TestAWiderQueueLetsMoreIn(t *testing.T) {
 		}
 		q.setWidth(9)
 		synctest.Wait()
-	})
-}
-
-func TestUploadsKeepToTheirRate(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		throttled := prometheus.NewCounter(prometheus.CounterOpts{Name: "throttled"})
-		b := newBudget(throttled)
-		b.setRate(100)
-		began := time.Now()
-		spend := func(bytes int64, want time.Duration) {
-			t.Helper()
-			if err := b.spend(t.Context(), bytes); err != nil {
-				t.Error(err)
-			}
-			if took := time.Since(began); took < want || took > want+10*time.Millisecond {
-				t.Errorf("%d bytes may go after %v, want %v", bytes, took, want)
-			}
-		}
-		spend(1000, 0) // at full speed
-		spend(500, 10*time.Second)
-		spend(1, 15*time.Second)
-		time.Sleep(time.Minute) // what was not used is not saved up
-		spend(200, 75*time.Second)
-		spend(1000, 77*time.Second)
-		if got := testutil.ToFloat64(throttled); got < 17 || got > 17.1 {
-			t.Errorf("%v seconds were waited", got)
-		}
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-		defer cancel()
-		if err := b.spend(ctx, 1); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("%v", err)
-		}
-		go func() {
-			time.Sleep(time.Second)
-			b.setRate(800) // of 1000 bytes 200 are paid for
-		}()
-		spend(1, 80*time.Second)
-		b.setRate(0)
-		spend(1<<60, 80*time.Second)
-		spend(1<<60, 80*time.Second)
 	})
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/firnlog/firn/broker/storage"
+	"github.com/firnlog/firn/internal/budget"
 	"github.com/firnlog/firn/internal/kafka"
 	"github.com/firnlog/firn/metastore/command"
 	"github.com/firnlog/firn/metastore/image"
@@ -76,7 +77,7 @@ type Uploader struct {
 	options Options
 	metrics metrics
 	slots   queue // for uploads under way
-	budget  *budget
+	budget  *budget.Bytes
 	// rollAfter is the limit of that name.
 	rollAfter atomic.Int64
 }
@@ -84,7 +85,7 @@ type Uploader struct {
 // New makes an uploader. It runs nothing: tasks do.
 func New(options Options) *Uploader {
 	metrics := newMetrics(options.Registerer, options.MaxTopicSeries)
-	u := &Uploader{options: options, metrics: metrics, budget: newBudget(metrics.throttled)}
+	u := &Uploader{options: options, metrics: metrics, budget: budget.New(0)}
 	u.SetLimits(options.Limits)
 	return u
 }
@@ -164,7 +165,9 @@ func (u *Uploader) acquire(ctx context.Context, job Job) (free func(), err error
 	if err := u.slots.enter(ctx, job.Appended.First); err != nil {
 		return nil, err
 	}
-	if err := u.budget.spend(ctx, job.Bytes); err != nil {
+	waited, err := u.budget.Spend(ctx, job.Bytes)
+	u.metrics.throttled.Add(waited.Seconds())
+	if err != nil {
 		u.slots.leave()
 		return nil, err
 	}
@@ -175,7 +178,7 @@ func (u *Uploader) acquire(ctx context.Context, job Job) (free func(), err error
 // SetLimits changes the limits. Uploads under way go on.
 func (u *Uploader) SetLimits(limits Limits) {
 	u.slots.setWidth(max(limits.Concurrency, 1))
-	u.budget.setRate(limits.BytesPerSecond)
+	u.budget.SetRate(float64(limits.BytesPerSecond))
 	u.rollAfter.Store(int64(limits.RollAfter))
 }
 

@@ -8,7 +8,6 @@ import (
 	"io"
 	"io/fs"
 	"slices"
-	"time"
 
 	"github.com/firnlog/firn/internal/kafka"
 	"github.com/firnlog/firn/metastore/command"
@@ -383,14 +382,8 @@ func (r *objectReader) ReadAt(dst []byte, position int64) (n int, err error) {
 
 func (r *objectReader) load(position int64) error {
 	want := int(min(blockBytes, r.size-position))
-	if rate := r.p.options.BytesPerSecond; rate > 0 {
-		timer := time.NewTimer(time.Duration(float64(want) / float64(rate) * float64(time.Second)))
-		defer timer.Stop()
-		select {
-		case <-timer.C:
-		case <-r.ctx.Done():
-			return r.ctx.Err()
-		}
+	if _, err := r.p.budget.Spend(r.ctx, int64(want)); err != nil {
+		return err
 	}
 	if cap(r.block) < want {
 		r.block = make([]byte, want)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/firnlog/firn/internal/budget"
 	"github.com/firnlog/firn/internal/kafka"
 	"github.com/firnlog/firn/metastore/command"
 	"github.com/firnlog/firn/metastore/image"
@@ -127,6 +128,7 @@ var ErrBusy = errors.New("a verification is under way already: see `firn tier ve
 type Verifier struct {
 	options Options
 	metrics metrics
+	budget  *budget.Bytes
 	wake    chan struct{} // has room for one: there may be something new to do
 
 	mu       sync.Mutex // guards the fields below
@@ -136,7 +138,10 @@ type Verifier struct {
 
 // New makes a Verifier.
 func New(options Options) *Verifier {
-	return &Verifier{options: options, metrics: newMetrics(options.Registerer), wake: make(chan struct{}, 1)}
+	return &Verifier{
+		options: options, metrics: newMetrics(options.Registerer), wake: make(chan struct{}, 1),
+		budget: budget.New(float64(options.BytesPerSecond)),
+	}
 }
 
 // Start begins a verification. It takes the place of a scrub that is under way, and not of one that was asked for.
