@@ -166,7 +166,7 @@ func (n *Node) openServers(ctx context.Context) error {
 	n.admin = admin.New(admin.Options{
 		Logger: n.logger, Gatherer: n.deps.Registry, Metadata: n.meta, Logs: n.logs.Log,
 		Segments: n.remoteSegments, ObjectKey: n.objectKey, Compaction: shownCompaction{n.cleaner}, Tier: shownTier{n},
-		Ready: n.Ready, Profiles: n.config.PProf,
+		Pins: shownPins{n}, Ready: n.Ready, Profiles: n.config.PProf,
 	})
 	n.run("HTTP", func(ctx context.Context) error { return n.admin.Run(ctx, httpListener) })
 	n.run("server", n.server.Run)

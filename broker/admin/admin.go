@@ -42,6 +42,8 @@ type Options struct {
 	Compaction Compaction
 	// Tier is the upkeep of the bucket.
 	Tier Tier
+	// Pins keep objects for bulk reads.
+	Pins Pins
 	// Ready says why the broker cannot serve, or nil.
 	Ready func() error
 	// Profiles mounts net/http/pprof (firn.http.pprof).
@@ -81,6 +83,10 @@ func (s *Server) routes() http.Handler {
 	mux.HandleFunc("DELETE "+view.PathVerify, s.stopVerifying)
 	mux.HandleFunc("GET "+view.PathGarbage, s.garbage)
 	mux.HandleFunc("POST "+view.PathGarbage, s.garbage)
+	mux.HandleFunc("GET "+view.PathPins, s.pins)
+	mux.HandleFunc("POST "+view.PathPins, s.pin)
+	mux.HandleFunc("POST "+view.PathPins+"/{id}", s.extendPin)
+	mux.HandleFunc("DELETE "+view.PathPins+"/{id}", s.endPin)
 	if s.options.Profiles {
 		mux.HandleFunc("GET /debug/pprof/", pprof.Index)
 		mux.HandleFunc("GET /debug/pprof/profile", pprof.Profile)
