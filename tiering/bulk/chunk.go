@@ -15,14 +15,17 @@ type Chunk struct {
 	Batches []record.Batch
 	// Next is the offset with which the log goes on behind the split.
 	Next int64
+
+	// head and edge are the checksums of what lies before the split and at its end in a chunk of the object that it has
+	// only a part of: see readSplit.
+	head, edge uint32
 }
 
 // Wants tells whether the record with an offset is one of those that the split is read for.
 func (c *Chunk) Wants(offset int64) bool { return offset >= c.Split.From && offset < c.Split.To }
 
-// parse finds the batches in the data of a split, which begins at its position. Bytes from unverified on have not been
-// held against the object's checksums, so that their batches' own are looked at.
-func (r *Reader) parse(split Split, tail *segment.Tail, data []byte, unverified int64) (*Chunk, error) {
+// parse finds the batches in the data of a split.
+func (r *Reader) parse(split Split, tail *segment.Tail, data []byte) (*Chunk, error) {
 	chunk := &Chunk{Split: split}
 	var aborted map[int64][]segment.AbortedTransaction
 	if r.readCommitted {
@@ -31,10 +34,6 @@ func (r *Reader) parse(split Split, tail *segment.Tail, data []byte, unverified 
 	position, next := split.Position, int64(0)
 	for len(data) > 0 {
 		batch, rest, err := record.Next(data)
-		end := position + int64(len(data)-len(rest))
-		if err == nil && end > unverified {
-			err = batch.VerifyCRC()
-		}
 		if err == nil && (batch.BaseOffset() < next || batch.LastOffsetDelta() < 0 || batch.NextOffset() > tail.EndOffset) {
 			err = fmt.Errorf("%s follows offset %d", batch.String(), next-1)
 		}
@@ -44,7 +43,7 @@ func (r *Reader) parse(split Split, tail *segment.Tail, data []byte, unverified 
 		if batch.NextOffset() > split.From && batch.BaseOffset() < split.To && r.lets(batch, aborted) {
 			chunk.Batches = append(chunk.Batches, batch)
 		}
-		position, next, data = end, batch.NextOffset(), rest
+		position, next, data = position+int64(len(batch)), batch.NextOffset(), rest
 	}
 	if split.Position+split.Size == tail.DataBytes {
 		next = tail.EndOffset

@@ -70,10 +70,12 @@ type pendingObject struct {
 // job is a split on its way.
 type job[T any] struct {
 	split Split
-	ready chan struct{} // closed when the next three are set
+	ready chan struct{} // closed when the next four are set
 	next  int64
 	value T
 	err   error
+	// head and edge are those of the chunk.
+	head, edge uint32
 }
 
 // find walks the manifests, ahead of plan.
@@ -151,7 +153,7 @@ func (p *pipeline[T]) decodeOne(ctx context.Context, next *job[T], memory *buffe
 	if err != nil {
 		return err
 	}
-	next.next = chunk.Next
+	next.next, next.head, next.edge = chunk.Next, chunk.head, chunk.edge
 	next.value, err = p.decode(chunk)
 	return err
 }
@@ -159,24 +161,58 @@ func (p *pipeline[T]) decodeOne(ctx context.Context, next *job[T], memory *buffe
 // deliver visits the values in the order of their splits.
 func (p *pipeline[T]) deliver(ctx context.Context, visit func(Delivered, T) error) error {
 	next := map[int32]int64{} // by partition, of those that something was delivered of
+	var held *job[T]          // a chained one, until the split that follows is there
 	for job := range p.order {
 		select {
 		case <-job.ready:
 		case <-ctx.Done():
-			return ctx.Err()
 		}
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
-		at := place{job.split.Partition, max(job.split.From, next[job.split.Partition]), job.split.Key}
-		if job.err != nil {
-			return judge(at, job.err)
+		due := job
+		if held != nil {
+			due = held
 		}
-		if err := visit(Delivered{Split: job.split, Next: job.next}, job.value); err != nil {
+		at := place{due.split.Partition, max(due.split.From, next[due.split.Partition]), due.split.Key}
+		if held != nil && job.err == nil {
+			if err := p.compare(ctx, held, job); err != nil {
+				return judge(at, err)
+			}
+			if err := p.hand(held, visit); err != nil {
+				return err
+			}
+			next[at.partition], at.next, held = held.next, held.next, nil
+		}
+		switch {
+		case job.err != nil:
+			return judge(at, job.err)
+		case job.split.chained:
+			held = job
+			continue
+		}
+		if err := p.hand(job, visit); err != nil {
 			return err
 		}
 		next[job.split.Partition] = job.next
-		p.window.Release(1)
 	}
 	return ctx.Err()
+}
+
+// compare tells whether two splits that follow each other have seen the same bytes where they meet. If not, the first one
+// is read once more, and checked by itself.
+func (p *pipeline[T]) compare(ctx context.Context, first, second *job[T]) error {
+	if first.edge == second.head {
+		return nil
+	}
+	first.split.chained = false
+	return p.decodeOne(ctx, first, &buffer{})
+}
+
+func (p *pipeline[T]) hand(job *job[T], visit func(Delivered, T) error) error {
+	if err := visit(Delivered{Split: job.split, Next: job.next}, job.value); err != nil {
+		return err
+	}
+	p.window.Release(1)
+	return nil
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"hash/crc32"
 
 	"github.com/firnlog/firn/metastore/command"
 	"github.com/firnlog/firn/tiering/manifest"
@@ -63,6 +64,7 @@ func NewReader(options Options) *Reader {
 
 // ReadSplit reads one split, wherever it was planned.
 func (r *Reader) ReadSplit(ctx context.Context, split Split) (*Chunk, error) {
+	split.chained = false
 	chunk, err := r.readSplit(ctx, split, &buffer{})
 	if err != nil {
 		return nil, judge(place{split.Partition, split.From, split.Key}, err)
@@ -80,7 +82,9 @@ func (b *buffer) of(size int64) []byte {
 	return b.data[:size]
 }
 
-// readSplit reads a split into a buffer, which the chunk aliases.
+// readSplit reads a split into a buffer, which the chunk aliases. Checksums are those of the object's chunks, so what is
+// read is rounded out to them. But where the split that follows is read, too, its first chunk begins with the few batches
+// that this one has at the end, and is checked as a whole; so it is enough that both have seen the same bytes.
 func (r *Reader) readSplit(ctx context.Context, split Split, into *buffer) (*Chunk, error) {
 	if split.Position == 0 && split.Size == split.Entry.DataBytes && split.tail == nil {
 		return r.readWhole(ctx, split, into)
@@ -96,24 +100,33 @@ func (r *Reader) readSplit(ctx context.Context, split Split, into *buffer) (*Chu
 	if split.Position < 0 || split.Size <= 0 || end > tail.DataBytes {
 		return nil, fmt.Errorf("[%d, %d) is no part of %d bytes of data", split.Position, end, tail.DataBytes)
 	}
-	// Checksums are those of chunks, so the read begins where one does. The last split goes to the end of the last
-	// chunk; the others end a few batches into one, and it is those batches' own checksums that are looked at then.
-	begin := split.Position / tail.ChunkBytes * tail.ChunkBytes
-	verified := end
-	if end < tail.DataBytes {
-		verified = max(end/tail.ChunkBytes*tail.ChunkBytes, begin)
+	begin, edge := split.Position/tail.ChunkBytes*tail.ChunkBytes, end/tail.ChunkBytes*tail.ChunkBytes
+	verified := min((end+tail.ChunkBytes-1)/tail.ChunkBytes*tail.ChunkBytes, tail.DataBytes)
+	size := verified - begin
+	if split.chained {
+		verified, size = edge, end-begin
 	}
-	data := into.of(end - begin)
+	data := into.of(size)
 	for attempt := 1; ; attempt++ {
 		if _, err := r.bucket.Get(ctx, split.Key, begin, data); err != nil {
 			return nil, err
 		}
-		chunk, err := r.check(split, tail, data, begin, verified)
-		if err == nil || attempt == maxAttempts {
-			return chunk, err
+		var chunk *Chunk
+		err := tail.VerifyChunks(begin, data[:verified-begin])
+		if err == nil {
+			chunk, err = r.parse(split, tail, data[split.Position-begin:end-begin])
+		}
+		if err == nil {
+			chunk.head, chunk.edge = checksum(data[:split.Position-begin]), checksum(data[edge-begin:end-begin])
+			return chunk, nil
+		}
+		if attempt == maxAttempts {
+			return nil, err
 		}
 	}
 }
+
+func checksum(data []byte) uint32 { return crc32.Checksum(data, crc32.MakeTable(crc32.Castagnoli)) }
 
 // readWhole reads a small object with its tail.
 func (r *Reader) readWhole(ctx context.Context, split Split, into *buffer) (*Chunk, error) {
@@ -125,20 +138,15 @@ func (r *Reader) readWhole(ctx context.Context, split Split, into *buffer) (*Chu
 		var chunk *Chunk
 		tail, err := segment.ParseTailOf(split.Key, split.Entry.ObjectBytes, data[split.Entry.DataBytes:])
 		if err == nil {
-			chunk, err = r.check(split, tail, data[:tail.DataBytes], 0, tail.DataBytes)
+			err = tail.VerifyChunks(0, data[:tail.DataBytes])
+		}
+		if err == nil {
+			chunk, err = r.parse(split, tail, data[:tail.DataBytes])
 		}
 		if err == nil || attempt == maxAttempts {
 			return chunk, err
 		}
 	}
-}
-
-// check holds data, which begins at a chunk, against the checksums up to a position, and parses it.
-func (r *Reader) check(split Split, tail *segment.Tail, data []byte, begin, verified int64) (*Chunk, error) {
-	if err := tail.VerifyChunks(begin, data[:verified-begin]); err != nil {
-		return nil, err
-	}
-	return r.parse(split, tail, data[split.Position-begin:], verified)
 }
 
 // readTail reads the tail of an object.

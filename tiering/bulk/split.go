@@ -25,6 +25,8 @@ type Split struct {
 	From, To int64
 
 	tail *segment.Tail // of the object; nil if it is not known yet
+	// chained: the split that follows is read, too, and the checksums of both are compared.
+	chained bool
 }
 
 // object is an object of the snapshot, as far as it is wanted.
@@ -110,6 +112,9 @@ func (r *Reader) cut(o object, tail *segment.Tail) []Split {
 		split.From, split.To = from, min(whole.To, next.Below)
 		splits = append(splits, split)
 		position, from = next.Position, max(from, next.From)
+	}
+	for i := range len(splits) - 1 {
+		splits[i].chained = true
 	}
 	return splits
 }
