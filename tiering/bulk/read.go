@@ -155,6 +155,10 @@ func (p *pipeline[T]) decodeOne(ctx context.Context, next *job[T], memory *buffe
 	}
 	next.next, next.head, next.edge = chunk.Next, chunk.head, chunk.edge
 	next.value, err = p.decode(chunk)
+	if err != nil && next.split.chained { // its last batches have not been checked
+		next.split.chained = false
+		return p.decodeOne(ctx, next, memory)
+	}
 	return err
 }
 
