@@ -86,7 +86,7 @@ func (n *Node) committedGroups() ([]checkpoint.Group, error) {
 		of := at(committed.Group)
 		of.Offsets = append(of.Offsets, checkpoint.Offset{
 			Topic: committed.Topic, TopicID: committed.TopicID, Partition: committed.Partition, Offset: committed.Offset,
-			LeaderEpoch: committed.LeaderEpoch, Metadata: committed.Metadata,
+			LeaderEpoch: committed.LeaderEpoch, Metadata: committed.Metadata, ExpiresAt: committed.ExpiresAt,
 		})
 	})
 	if err != nil {

@@ -105,6 +105,10 @@ func (r *restoration) restoreSettings(ctx context.Context, n *Node) error {
 	commands := []command.Command{command.SetNextProducerID{AtLeast: r.plan.NextProducerID}}
 	if !r.existing {
 		commands = append(commands, alterations(command.ResourceBroker, "", r.plan.Checkpoint.BrokerConfigs)...)
+		singles := r.plan.Checkpoint.SingleBrokerConfigs
+		for _, broker := range slices.Sorted(maps.Keys(singles)) {
+			commands = append(commands, alterations(command.ResourceBroker, broker, singles[broker])...)
+		}
 		for _, group := range r.plan.Groups {
 			commands = append(commands, alterations(command.ResourceGroup, group.Name, group.Configs)...)
 		}

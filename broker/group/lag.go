@@ -28,6 +28,7 @@ type Committed struct {
 	Offset      int64
 	LeaderEpoch kafka.LeaderEpoch // −1 where the client did not know it
 	Metadata    string
+	ExpiresAt   int64 // Unix ms, as the client has said (OffsetCommit v2–v4); 0: it has not
 }
 
 // EachOffset visits the offsets that those groups have committed.
@@ -35,11 +36,15 @@ func (c *Coordinator) EachOffset(visit func(Committed)) error {
 	return c.eachShard(func(shard *coordinator.Shard) error {
 		return eachOffset(shard, records.Prefix(records.OffsetCommit),
 			func(key records.Key, _ []byte, value *kmsg.OffsetCommitValue) error {
-				visit(Committed{
+				committed := Committed{
 					TopicPartition: kafka.TopicPartition{Topic: key.Topic, Partition: key.Partition}, Group: key.Group,
 					TopicID: value.TopicID, Offset: value.Offset, LeaderEpoch: kafka.LeaderEpoch(value.LeaderEpoch),
 					Metadata: value.Metadata,
-				})
+				}
+				if value.ExpireTimestamp != -1 {
+					committed.ExpiresAt = max(value.ExpireTimestamp, 1)
+				}
+				visit(committed)
 				return nil
 			})
 	})

@@ -107,6 +107,8 @@ type dumpedCheckpoint struct {
 	WrittenAt      int64             `json:"writtenAt"` // Unix milliseconds
 	NextProducerID int64             `json:"nextProducerId"`
 	BrokerConfigs  map[string]string `json:"brokerConfigs"`
+	// SingleBrokerConfigs are those of single brokers, by their ids.
+	SingleBrokerConfigs map[string]map[string]string `json:"singleBrokerConfigs"`
 }
 
 // String prints it as a heading.
@@ -182,6 +184,7 @@ type dumpedCommit struct {
 	Offset      int64  `json:"offset"`
 	LeaderEpoch int32  `json:"leaderEpoch"`
 	Metadata    string `json:"metadata"`
+	ExpiresAt   int64  `json:"expiresAt"` // Unix milliseconds, as the client has said; 0: it has not
 }
 
 // String prints it in one line.
@@ -191,7 +194,7 @@ func dumpedCheckpointObject(name string, object *checkpoint.Object) []fmt.String
 	if root := object.Root; root != nil {
 		items := []fmt.Stringer{dumpedCheckpoint{File: name, ClusterID: root.ClusterID.String(), Index: root.Index,
 			ID: root.ID.Hex(), WrittenAt: root.WrittenAt, NextProducerID: root.NextProducerID,
-			BrokerConfigs: root.BrokerConfigs}}
+			BrokerConfigs: root.BrokerConfigs, SingleBrokerConfigs: root.SingleBrokerConfigs}}
 		for _, shard := range root.Shards() {
 			items = append(items, dumpedShardName(shard))
 		}
@@ -218,7 +221,7 @@ func dumpedCheckpointObject(name string, object *checkpoint.Object) []fmt.String
 		for _, offset := range group.Offsets {
 			items = append(items, dumpedCommit{Group: group.Name, Topic: offset.Topic, TopicID: offset.TopicID.String(),
 				Partition: offset.Partition, Offset: offset.Offset, LeaderEpoch: int32(offset.LeaderEpoch),
-				Metadata: offset.Metadata})
+				Metadata: offset.Metadata, ExpiresAt: offset.ExpiresAt})
 		}
 	}
 	return items

@@ -53,6 +53,8 @@ type Root struct {
 	WrittenAt      int64
 	NextProducerID int64
 	BrokerConfigs  map[string]string // dynamic settings of all brokers
+	// SingleBrokerConfigs are those of single brokers, by their ids.
+	SingleBrokerConfigs map[string]map[string]string
 
 	shards []shardRef // by kind and number
 }
@@ -122,4 +124,5 @@ type Offset struct {
 	Offset      int64
 	LeaderEpoch kafka.LeaderEpoch
 	Metadata    string
+	ExpiresAt   int64 // Unix ms, as a client has said (OffsetCommit v2–v4); 0: nobody has
 }

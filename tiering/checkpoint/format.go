@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"hash/crc32"
 	"hash/fnv"
+	"maps"
+	"slices"
 
 	"github.com/firnlog/firn/internal/kafka"
 	"github.com/firnlog/firn/metastore/command"
@@ -13,16 +15,21 @@ import (
 )
 
 // A checkpoint is a root and shards. All are immutable, have keys that are never used twice, and end in the trailer of
-// segment objects (of no data and a tail that is everything), with kind 4 (root) or 5 (shard) and version 1. Fields are
+// segment objects (of no data and a tail that is everything), with kind 4 (root) or 5 (shard) and version 2. Fields are
 // those of package command: uvarints for counts, varints for numbers, 16 bytes for ids, a length before each string.
 //
-//	root:   cluster id, index (uvarint), id, written at, next producer id, settings of all brokers, list of shards:
+//	root:   cluster id, index (uvarint), id, written at, next producer id, settings of all brokers, list of (broker,
+//	        its settings), list of shards:
 //	        kind 1, number (uvarint), id, bytes of the object, checksum of the object 4, digest of the contents 16
 //	shard:  kind 1, number (uvarint), cluster id, and then
 //	  kind 1, topics: list of (id, name, settings, origins, number of partitions),
 //	          list of (topic id, partition, leader epoch, tiered 1, and if it is: start, end, version, segments,
 //	          bytes, list of items in the form of the manifest)
-//	  kind 2, groups: list of (name, settings, list of (topic, topic id, partition, offset, leader epoch, metadata))
+//	  kind 2, groups: list of (name, settings, list of (topic, topic id, partition, offset, leader epoch, metadata,
+//	          time at which it expires, or 0))
+//
+// Version 1 is without the settings of single brokers and the times at which offsets expire. Of what has not changed
+// since, a root of version 2 names shards of version 1.
 //
 // Topics and partitions are spread over the shards of topics by the hash of their ids, so that one large topic fills no
 // shard of its own; groups are spread by the hash of their names. An empty shard is left out.
@@ -46,7 +53,8 @@ const (
 )
 
 const (
-	formatVersion = 1
+	formatVersion = 2
+	oldestVersion = 1 // that is still read
 	digestSize    = 16
 )
 
@@ -118,25 +126,26 @@ func (e *CorruptError) Error() string { return fmt.Sprintf("%s is damaged: %s", 
 // Unwrap gives the reason.
 func (e *CorruptError) Unwrap() error { return e.Err }
 
-// unseal checks an object and gives its contents.
-func unseal(kind segment.Kind, object []byte) ([]byte, error) {
+// unseal checks an object and gives its contents, and the version of their format.
+func unseal(kind segment.Kind, object []byte) (contents []byte, version int, err error) {
 	trailer, err := segment.ParseTrailer(object)
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
 	if trailer.Kind != kind || trailer.ObjectBytes() != int64(len(object)) || trailer.DataBytes != 0 {
-		return nil, fmt.Errorf("an object of kind %d and %d bytes cannot be an object of kind %d and %d bytes",
+		return nil, 0, fmt.Errorf("an object of kind %d and %d bytes cannot be an object of kind %d and %d bytes",
 			trailer.Kind, trailer.ObjectBytes(), kind, len(object))
 	}
-	if trailer.Version != formatVersion {
-		return nil, fmt.Errorf("format version %d is not known to this program, which reads version %d",
-			trailer.Version, formatVersion)
+	version = int(trailer.Version)
+	if version < oldestVersion || version > formatVersion {
+		return nil, 0, fmt.Errorf("format version %d is not known to this program, which reads versions %d to %d",
+			version, oldestVersion, formatVersion)
 	}
-	contents := object[:trailer.TailBytes]
+	contents = object[:trailer.TailBytes]
 	if got := crc32.Checksum(contents, castagnoli); got != trailer.TailChecksum {
-		return nil, fmt.Errorf("the checksum is %08x but the bytes have %08x", trailer.TailChecksum, got)
+		return nil, 0, fmt.Errorf("the checksum is %08x but the bytes have %08x", trailer.TailChecksum, got)
 	}
-	return contents, nil
+	return contents, version, nil
 }
 
 func (r *Root) append(dst []byte) []byte {
@@ -146,6 +155,11 @@ func (r *Root) append(dst []byte) []byte {
 	dst = binary.AppendVarint(dst, r.WrittenAt)
 	dst = binary.AppendVarint(dst, r.NextProducerID)
 	dst = command.AppendConfigs(dst, r.BrokerConfigs)
+	dst = binary.AppendUvarint(dst, uint64(len(r.SingleBrokerConfigs)))
+	for _, broker := range slices.Sorted(maps.Keys(r.SingleBrokerConfigs)) {
+		dst = command.AppendString(dst, broker)
+		dst = command.AppendConfigs(dst, r.SingleBrokerConfigs[broker])
+	}
 	dst = binary.AppendUvarint(dst, uint64(len(r.shards)))
 	for _, shard := range r.shards {
 		dst = append(dst, byte(shard.kind))
@@ -159,7 +173,7 @@ func (r *Root) append(dst []byte) []byte {
 }
 
 func parseRoot(object []byte) (*Root, error) {
-	contents, err := unseal(segment.KindCheckpoint, object)
+	contents, version, err := unseal(segment.KindCheckpoint, object)
 	if err != nil {
 		return nil, err
 	}
@@ -167,6 +181,9 @@ func parseRoot(object []byte) (*Root, error) {
 	root := &Root{
 		ClusterID: c.UUID(), Index: c.Uvarint(), ID: c.UUID(), WrittenAt: c.Int64(), NextProducerID: c.Int64(),
 		BrokerConfigs: c.Configs(),
+	}
+	if version > 1 {
+		root.SingleBrokerConfigs = readSingleBrokers(&c)
 	}
 	const minShardBytes = 1 + 1 + 16 + 1 + 4 + digestSize
 	root.shards = list(&c, minShardBytes, func(c *command.Cursor) shardRef {
@@ -181,6 +198,19 @@ func parseRoot(object []byte) (*Root, error) {
 		return ref
 	})
 	return root, c.Finish()
+}
+
+func readSingleBrokers(c *command.Cursor) map[string]map[string]string {
+	const minBytes = 1 + 1
+	var all map[string]map[string]string
+	for range c.Count(minBytes) {
+		if all == nil {
+			all = map[string]map[string]string{}
+		}
+		broker := c.String()
+		all[broker] = c.Configs()
+	}
+	return all
 }
 
 func readShardID(c *command.Cursor) shardID {

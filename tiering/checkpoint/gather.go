@@ -19,6 +19,17 @@ func nextID(last, random kafka.UUID) kafka.UUID {
 	return random
 }
 
+// singleBrokers are the settings of single brokers, by their ids.
+func singleBrokers(img *image.Image) map[string]map[string]string {
+	all := map[string]map[string]string{}
+	for _, name := range img.BrokerConfigNames() {
+		if name != "" { // which is all of them
+			all[name] = img.BrokerConfig(name)
+		}
+	}
+	return all
+}
+
 func sortRefs(refs []shardRef) {
 	slices.SortFunc(refs, func(a, b shardRef) int {
 		return cmp.Or(cmp.Compare(a.kind, b.kind), cmp.Compare(a.number, b.number))

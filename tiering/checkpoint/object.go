@@ -76,7 +76,7 @@ func ParseObject(data []byte) (*Object, error) {
 		root, err := parseRoot(data)
 		return &Object{Root: root}, err
 	}
-	contents, err := unseal(segment.KindShard, data)
+	contents, _, err := unseal(segment.KindShard, data)
 	if err != nil {
 		return nil, err
 	}

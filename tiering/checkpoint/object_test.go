@@ -30,7 +30,7 @@ func TestAnObjectTellsByItselfWhatItHolds(t *testing.T) {
 		topics.Partitions[1].TopicIDPartition.Partition != 1 {
 		t.Errorf("topics: %+v", topics)
 	}
-	if groups.Contents != "groups" || len(groups.Groups) != 1 || len(groups.Groups[0].Offsets) != 1 {
+	if groups.Contents != "groups" || len(groups.Groups) != 1 || len(groups.Groups[0].Offsets) != 2 {
 		t.Errorf("groups: %+v", groups)
 	}
 }

@@ -23,6 +23,9 @@ func sampleRoot() *Root {
 	return &Root{
 		ClusterID: ours, Index: 77, ID: id(1), WrittenAt: 1_700_000_000_000, NextProducerID: 5000,
 		BrokerConfigs: map[string]string{"log.retention.ms": "9"},
+		SingleBrokerConfigs: map[string]map[string]string{
+			"1": {"log.retention.ms": "8", "log.cleaner.threads": "2"}, "2": {"log.retention.ms": "7"},
+		},
 		shards: []shardRef{{
 			shardID: shardID{shardOfTopics, 3}, id: id(2), bytes: 500, checksum: 0xfedcba98, digest: id(9),
 		}},
@@ -46,6 +49,7 @@ func sampleShards() []*shard {
 		shardID: shardID{shardOfGroups, 15},
 		groups: []Group{{Name: "g", Configs: map[string]string{"x": "y"}, Offsets: []Offset{
 			{Topic: "events", TopicID: id(0x20), Partition: 1, Offset: 25, LeaderEpoch: 2, Metadata: "m"},
+			{Topic: "events", Partition: 2, Offset: 3, LeaderEpoch: -1, ExpiresAt: 1_700_000_000_001},
 		}}},
 	}}
 }
@@ -61,9 +65,8 @@ func TestTheFormatIsForEver(t *testing.T) {
 	for _, object := range objects {
 		text.WriteString(hex.EncodeToString(object) + "\n")
 	}
-	path := filepath.Join("testdata", "checkpoint-v1.golden")
+	path := filepath.Join("testdata", "checkpoint-v2.golden")
 	if *rewrite {
-		must(t, os.MkdirAll("testdata", 0o755))
 		must(t, os.WriteFile(path, []byte(text.String()), 0o644))
 	}
 	stored, err := os.ReadFile(path)
@@ -71,18 +74,35 @@ func TestTheFormatIsForEver(t *testing.T) {
 	if diff := cmp.Diff(string(stored), text.String()); diff != "" {
 		t.Errorf("the encoding has changed (-golden +now):\n%s", diff)
 	}
-	for i, line := range strings.Fields(string(stored)) {
+	expectObjects(t, string(stored), sampleRoot(), sampleShards())
+}
+
+// TestTheFirstVersionIsRead: it knew neither settings of single brokers nor when offsets expire.
+func TestTheFirstVersionIsRead(t *testing.T) {
+	stored, err := os.ReadFile(filepath.Join("testdata", "checkpoint-v1.golden"))
+	must(t, err)
+	root, shards := sampleRoot(), sampleShards()
+	root.SingleBrokerConfigs = nil
+	groups := shards[1].groups
+	groups[0].Offsets = groups[0].Offsets[:1]
+	expectObjects(t, string(stored), root, shards)
+}
+
+// expectObjects reads a root and the shards behind it, a line each.
+func expectObjects(t *testing.T, lines string, wantRoot *Root, wantShards []*shard) {
+	t.Helper()
+	for i, line := range strings.Fields(lines) {
 		data, err := hex.DecodeString(line)
 		must(t, err)
 		if i == 0 {
 			root, err := parseRoot(data)
 			must(t, err)
-			if diff := cmp.Diff(sampleRoot(), root, cmp.AllowUnexported(Root{}, shardRef{}, shardID{})); diff != "" {
+			if diff := cmp.Diff(wantRoot, root, cmp.AllowUnexported(Root{}, shardRef{}, shardID{})); diff != "" {
 				t.Errorf("the root reads back differently (-want +got):\n%s", diff)
 			}
 			continue
 		}
-		want := sampleShards()[i-1]
+		want := wantShards[i-1]
 		got, err := parseShard(data, ours, want.shardID)
 		must(t, err)
 		if diff := cmp.Diff(want, got, cmp.AllowUnexported(shard{}, shardID{}, topicRecord{}, partitionRecord{},

@@ -79,6 +79,7 @@ func (s *shard) appendGroups(dst []byte) []byte {
 			dst = binary.AppendVarint(dst, offset.Offset)
 			dst = binary.AppendVarint(dst, int64(offset.LeaderEpoch))
 			dst = command.AppendString(dst, offset.Metadata)
+			dst = binary.AppendVarint(dst, offset.ExpiresAt)
 		}
 	}
 	return dst
@@ -86,7 +87,7 @@ func (s *shard) appendGroups(dst []byte) []byte {
 
 // parseShard reads the object of a shard, which must be the one that a root of the cluster names.
 func parseShard(object []byte, cluster kafka.UUID, wanted shardID) (*shard, error) {
-	contents, err := unseal(segment.KindShard, object)
+	contents, version, err := unseal(segment.KindShard, object)
 	if err != nil {
 		return nil, err
 	}
@@ -101,7 +102,7 @@ func parseShard(object []byte, cluster kafka.UUID, wanted shardID) (*shard, erro
 		s.topics = list(&c, minTopicBytes, readTopic)
 		s.partitions = list(&c, minPartitionBytes, readPartition)
 	case shardOfGroups:
-		s.groups = list(&c, minGroupBytes, readGroup)
+		s.groups = list(&c, minGroupBytes, func(c *command.Cursor) Group { return readGroup(c, version) })
 	default:
 		return nil, fmt.Errorf("shards of kind %d are not known to this program", s.kind)
 	}
@@ -135,14 +136,18 @@ func readPartition(c *command.Cursor) partitionRecord {
 	return record
 }
 
-func readGroup(c *command.Cursor) Group {
+func readGroup(c *command.Cursor, version int) Group {
 	return Group{
 		Name: c.String(), Configs: c.Configs(),
 		Offsets: list(c, minOffsetBytes, func(c *command.Cursor) Offset {
-			return Offset{
+			offset := Offset{
 				Topic: c.String(), TopicID: c.UUID(), Partition: c.Int32(), Offset: c.Int64(),
 				LeaderEpoch: c.LeaderEpoch(), Metadata: c.String(),
 			}
+			if version > 1 {
+				offset.ExpiresAt = c.Int64()
+			}
+			return offset
 		}),
 	}
 }

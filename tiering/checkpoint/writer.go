@@ -171,7 +171,7 @@ func (w *Writer) writeShards(ctx context.Context, img *image.Image, dirty map[sh
 	next = &Root{
 		ClusterID: w.options.ClusterID, Index: max(img.Index, last.Index), WrittenAt: time.Now().UnixMilli(),
 		NextProducerID: w.options.Metadata.Image().NextProducerID, BrokerConfigs: img.BrokerConfig(""),
-		ID: nextID(last.ID, w.options.NewID()),
+		ID: nextID(last.ID, w.options.NewID()), SingleBrokerConfigs: singleBrokers(img),
 	}
 	for _, ref := range refs {
 		next.shards = append(next.shards, ref)
@@ -224,7 +224,8 @@ func putObject(ctx context.Context, bucket objectstore.Bucket, key string, objec
 func (w *Writer) isDue(next *Root) (bool, error) {
 	last := w.newest()
 	if len(w.roots) == 0 || w.force || last.NextProducerID != next.NextProducerID ||
-		!maps.Equal(last.BrokerConfigs, next.BrokerConfigs) {
+		!maps.Equal(last.BrokerConfigs, next.BrokerConfigs) ||
+		!maps.EqualFunc(last.SingleBrokerConfigs, next.SingleBrokerConfigs, maps.Equal[map[string]string]) {
 		return true, nil
 	}
 	if w.options.Uncollected == nil {

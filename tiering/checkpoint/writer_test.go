@@ -25,18 +25,20 @@ func TestACheckpointHasEverythingThatARestoreNeeds(t *testing.T) {
 		w.commit(topic, 1, entry(20, 30, 2))
 		w.change(func(img *image.Image) (*image.Image, image.Delta) {
 			next := img.With(func(next *image.Image) { next.NextProducerID = 4000 })
-			return next.WithBrokerConfig("", map[string]string{"log.retention.ms": "5"}), image.Delta{}
+			next = next.WithBrokerConfig("", map[string]string{"log.retention.ms": "5"})
+			return next.WithBrokerConfig("3", map[string]string{"log.cleaner.threads": "7"}), image.Delta{}
 		})
 		w.meta.groups = []Group{
 			{Name: "g", Configs: map[string]string{"x": "y"}, Offsets: []Offset{
 				{Topic: "events", TopicID: id(0x22), Partition: 1, Offset: 25, LeaderEpoch: 2, Metadata: "m"},
-				{Topic: "events", Partition: 0, Offset: 5, LeaderEpoch: -1},
+				{Topic: "events", Partition: 0, Offset: 5, LeaderEpoch: -1, ExpiresAt: 77},
 			}},
 		}
 		w.begin()
 		read := w.read()
 		if read.Root.ClusterID != ours || read.Root.Index != w.meta.image.Index || read.Root.NextProducerID != 4000 ||
-			read.Root.BrokerConfigs["log.retention.ms"] != "5" || read.Root.WrittenAt != time.Now().UnixMilli() {
+			read.Root.BrokerConfigs["log.retention.ms"] != "5" || len(read.Root.SingleBrokerConfigs) != 1 ||
+			read.Root.SingleBrokerConfigs["3"]["log.cleaner.threads"] != "7" || read.Root.WrittenAt != time.Now().UnixMilli() {
 			t.Errorf("root %+v", read.Root)
 		}
 		var text strings.Builder
@@ -53,8 +55,8 @@ func TestACheckpointHasEverythingThatARestoreNeeds(t *testing.T) {
   1 tiered true [10, 30) version 3, 2 items
 local map[remote.storage.enable:true]
   0 tiered false [0, 0) version 0, 0 items
-[{Name:g Configs:map[x:y] Offsets:[{Topic:events TopicID:AAAAAAAAAAAAAAAAAAAAAA Partition:0 Offset:5 LeaderEpoch:-1 Metadata:} ` +
-			`{Topic:events TopicID:IgECAwQFBgcICQoLDA0ODw Partition:1 Offset:25 LeaderEpoch:2 Metadata:m}]}]
+[{Name:g Configs:map[x:y] Offsets:[{Topic:events TopicID:AAAAAAAAAAAAAAAAAAAAAA Partition:0 Offset:5 LeaderEpoch:-1 Metadata: ExpiresAt:77} ` +
+			`{Topic:events TopicID:IgECAwQFBgcICQoLDA0ODw Partition:1 Offset:25 LeaderEpoch:2 Metadata:m ExpiresAt:0}]}]
 `
 		if diff := cmp.Diff(want, text.String()); diff != "" {
 			t.Errorf("the checkpoint (-want +got):\n%s", diff)
@@ -105,6 +107,11 @@ func TestOnlyWhatHasChangedIsWrittenAgain(t *testing.T) {
 		after("an offset", 1, 1, func() { w.meta.groups[1].Offsets[0].Offset = 7 })
 		after("producer ids", 0, 1, func() {
 			w.meta.image = w.meta.image.With(func(img *image.Image) { img.NextProducerID = 1000 })
+		})
+		after("a setting of a broker", 0, 1, func() {
+			w.change(func(img *image.Image) (*image.Image, image.Delta) {
+				return img.WithBrokerConfig("1", map[string]string{"log.cleaner.threads": "2"}), image.Delta{}
+			})
 		})
 		after("garbage", 0, 1, func() {
 			w.change(func(img *image.Image) (*image.Image, image.Delta) { return img, image.Delta{} })

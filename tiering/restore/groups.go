@@ -8,8 +8,8 @@ import (
 
 // addGroups takes over the committed offsets of the topics that come back. One past the end of what comes back is moved
 // back to it: a consumer would else wait for offsets that are given to other records. One below the start stays, as the
-// consumer's own rule for lost offsets knows what to do.
-func (p *planner) addGroups(groups []checkpoint.Group) {
+// consumer's own rule for lost offsets knows what to do. One whose time is over by now would be gone.
+func (p *planner) addGroups(groups []checkpoint.Group, now int64) {
 	topics := map[string]*Topic{}
 	for i := range p.plan.Topics {
 		topics[p.plan.Topics[i].Name] = &p.plan.Topics[i]
@@ -20,6 +20,8 @@ func (p *planner) addGroups(groups []checkpoint.Group) {
 			topic := topics[offset.Topic]
 			switch {
 			case topic == nil || offset.Partition < 0 || int(offset.Partition) >= len(topic.Partitions):
+				continue
+			case offset.ExpiresAt != 0 && offset.ExpiresAt <= now:
 				continue
 			case !offset.TopicID.IsZero() && offset.TopicID != topic.ID: // of an earlier topic of that name
 				continue

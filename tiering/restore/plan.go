@@ -122,7 +122,7 @@ func MakePlan(ctx context.Context, options Options) (*Plan, error) {
 	if err := p.addTopics(ctx, topics); err != nil {
 		return nil, err
 	}
-	p.addGroups(read.Groups)
+	p.addGroups(read.Groups, time.Now().UnixMilli())
 	p.finish()
 	return p.plan, nil
 }

@@ -58,12 +58,18 @@ func TestOffsetsPastTheEndAreMovedBack(t *testing.T) {
 	offset := func(topic string, id kafka.TopicID, partition int32, at int64) checkpoint.Offset {
 		return checkpoint.Offset{Topic: topic, TopicID: id, Partition: partition, Offset: at, LeaderEpoch: 40, Metadata: "m"}
 	}
+	until := func(end time.Time) checkpoint.Offset {
+		expiring := offset("events", topic.ID, 0, 5)
+		expiring.ExpiresAt = end.UnixMilli()
+		return expiring
+	}
 	c.groups = []checkpoint.Group{
 		{Name: "a", Offsets: []checkpoint.Offset{offset("events", topic.ID, 0, 10), offset("events", topic.ID, 7, 1)}},
 		{Name: "b", Offsets: []checkpoint.Offset{offset("events", kafka.TopicID{}, 0, 11), offset("gone", newID(), 0, 1)}},
 		{Name: "c", Offsets: []checkpoint.Offset{offset("events", newID(), 0, 11)}}, // of an earlier topic of that name
 		{Name: "d", Offsets: []checkpoint.Offset{offset("local", local.ID, 0, 3)}},
 		{Name: "e", Configs: map[string]string{"x": "y"}},
+		{Name: "f", Offsets: []checkpoint.Offset{until(time.Now().Add(time.Hour)), until(time.Now())}}, // one is over
 	}
 	c.checkpoint()
 	plan := c.plan(restore.Options{})
@@ -81,7 +87,8 @@ func TestOffsetsPastTheEndAreMovedBack(t *testing.T) {
 		}
 		text.WriteString("\n")
 	}
-	if got := text.String(); got != "a events 10 epoch 40 m\nb events 10 epoch 2 m\nd local 0 epoch -1 m\ne\n" {
+	if got := text.String(); got != "a events 10 epoch 40 m\nb events 10 epoch 2 m\nd local 0 epoch -1 m\ne\n"+
+		"f events 5 epoch 40 m\n" {
 		t.Errorf("groups:\n%s", got)
 	}
 	if epoch := plan.Topics[0].Partitions[0].LeaderEpoch; epoch <= 40 {
