@@ -36,6 +36,7 @@ type consumeRequest struct {
 	noProgress bool
 
 	membershipFlags
+	bucket bucketFlags
 
 	choice  topicChoice
 	offsets offsetRange
@@ -52,6 +53,8 @@ func consumeCommand() *cobra.Command {
 			"With --group, share the partitions with the group's other members, go on where the group has committed, and\n" +
 			"commit what the output has taken. So nothing is left out; what was printed and not committed, because the\n" +
 			"command was killed or the commit failed, is printed again by whoever reads on.\n\n" +
+			"With --from-bucket, read history from the object store itself, in parallel and past the brokers. A broker is\n" +
+			"asked once, over --http, to keep the objects until the command is done; with --no-broker nobody is.\n\n" +
 			"A layout for -f is text around percent verbs: %t topic, %p partition, %o offset, %k key, %v value, %d\n" +
 			"timestamp, %h{%k=%v;} each header, %H number of headers, %K %V %T lengths, %e leader epoch,\n" +
 			"%a{timestamp-type}, %a{compression}, %x producer id, %y producer epoch, %[ log start offset, %| last stable\n" +
@@ -62,13 +65,15 @@ func consumeCommand() *cobra.Command {
 			"  firn consume flights -o -10 --follow\n" +
 			"  firn consume flights -o @2013-01-13:24h -f '%d{go#DateTime#} %k %v\\n'\n" +
 			"  firn consume flights -f json --filter-key ^N14\n" +
-			"  firn consume flights weather --group billing --follow",
+			"  firn consume flights weather --group billing --follow\n" +
+			"  firn consume flights --from-bucket s3://bucket/folder --resume flights.json -f json >>flights.jsonl",
 		Args: takes(cobra.MinimumNArgs(1)),
 	}
 	brokers := addBrokerFlag(cmd)
 	request.addReadingFlags(cmd.Flags())
 	request.addPrintingFlags(cmd.Flags())
 	request.membershipFlags.addFlags(cmd)
+	request.bucket.addFlags(cmd)
 	cmd.ValidArgsFunction = completeTopics(brokers, 0)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if request.format == formatHelp {
@@ -80,6 +85,9 @@ func consumeCommand() *cobra.Command {
 		}
 		if request.follow {
 			brokers.patience = 0 // who follows waits for the cluster to come back
+		}
+		if request.bucket.wanted() {
+			return request.runFromBucket(cmd, output)
 		}
 		return request.run(cmd, brokers, output)
 	}
@@ -126,7 +134,10 @@ func (c *consumeRequest) writeSchema(w io.Writer) error {
 
 // check reads what needs no cluster.
 func (c *consumeRequest) check(cmd *cobra.Command, args []string) (recordOutput, error) {
-	var err error
+	args, err := c.bucket.check(cmd.Flags().Changed, args)
+	if err != nil {
+		return nil, err
+	}
 	if c.choice, err = newTopicChoice(args, c.regex); err != nil {
 		return nil, err
 	}

@@ -27,6 +27,10 @@ func (f *httpFlag) delete(ctx context.Context, path string, into any) error {
 	return httpapi.Delete(ctx, f.address, path, into)
 }
 
+func (f *httpFlag) send(ctx context.Context, path string, document, into any) error {
+	return httpapi.Send(ctx, f.address, path, document, into)
+}
+
 func (f *httpFlag) post(ctx context.Context, path string, into any) error {
 	return httpapi.Post(ctx, f.address, path, into)
 }

@@ -7,7 +7,6 @@ import (
 	"io"
 	"io/fs"
 	"log/slog"
-	"math/rand/v2"
 	"net/url"
 	"os"
 	"path"
@@ -15,9 +14,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/prometheus/client_golang/prometheus"
-
-	"github.com/firnlog/firn/internal/vfs"
+	"github.com/firnlog/firn/tiering/bulk"
 	"github.com/firnlog/firn/tiering/checkpoint"
 	"github.com/firnlog/firn/tiering/manifest"
 	"github.com/firnlog/firn/tiering/objectstore"
@@ -101,7 +98,7 @@ func eachRemoteObject(ctx context.Context, place string, visit func(bucketObject
 	if err != nil {
 		return err
 	}
-	bucket, err := openBucket(ctx, store)
+	bucket, err := bulk.Open(ctx, store, slog.New(slog.DiscardHandler))
 	if err != nil {
 		return err
 	}
@@ -116,14 +113,6 @@ func eachRemoteObject(ctx context.Context, place string, visit func(bucketObject
 		}}
 		return visit(bucketObject{ReaderAt: blocks, name: withoutParameters(store) + "/" + info.Key, key: info.Key,
 			size: info.Size})
-	})
-}
-
-// openBucket opens the store of a URL for reading.
-func openBucket(ctx context.Context, location string) (*objectstore.Store, error) {
-	return objectstore.OpenForReading(ctx, location, objectstore.Dependencies{
-		Logger: slog.New(slog.DiscardHandler), Registerer: prometheus.NewRegistry(), FS: vfs.OS(),
-		Rand: rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64())), //nolint:gosec // waits between attempts are no secret
 	})
 }
 

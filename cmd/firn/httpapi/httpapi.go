@@ -26,22 +26,31 @@ const (
 
 // Get asks the listener at address, HOST:PORT, for the document at path.
 func Get(ctx context.Context, address, path string, into any) error {
-	return ask(ctx, http.MethodGet, address, path, into)
+	return ask(ctx, http.MethodGet, address, path, nil, into)
 }
 
 // Post asks the listener to do what path stands for, and takes its answer.
 func Post(ctx context.Context, address, path string, into any) error {
-	return ask(ctx, http.MethodPost, address, path, into)
+	return ask(ctx, http.MethodPost, address, path, nil, into)
+}
+
+// Send is Post with a document of its own.
+func Send(ctx context.Context, address, path string, document, into any) error {
+	body, err := json.Marshal(document)
+	if err != nil {
+		return fmt.Errorf("ask firn's HTTP listener: %w", err)
+	}
+	return ask(ctx, http.MethodPost, address, path, body, into)
 }
 
 // Delete asks the listener to end what path stands for, and takes its answer.
 func Delete(ctx context.Context, address, path string, into any) error {
-	return ask(ctx, http.MethodDelete, address, path, into)
+	return ask(ctx, http.MethodDelete, address, path, nil, into)
 }
 
 // Ready asks the listener whether its node serves clients; the error tells why not.
 func Ready(ctx context.Context, address string) error {
-	got, err := exchange(ctx, http.MethodGet, address, "/readyz")
+	got, err := exchange(ctx, http.MethodGet, address, "/readyz", nil)
 	switch {
 	case err != nil:
 		return err
@@ -53,8 +62,8 @@ func Ready(ctx context.Context, address string) error {
 	return nil
 }
 
-func ask(ctx context.Context, method, address, path string, into any) error {
-	got, err := exchange(ctx, method, address, path)
+func ask(ctx context.Context, method, address, path string, body []byte, into any) error {
+	got, err := exchange(ctx, method, address, path, body)
 	if err != nil {
 		return err
 	}
@@ -75,11 +84,11 @@ type answer struct {
 	body    []byte
 }
 
-func exchange(ctx context.Context, method, address, path string) (answer, error) {
+func exchange(ctx context.Context, method, address, path string, sent []byte) (answer, error) {
 	address = strings.TrimSuffix(strings.TrimPrefix(address, "http://"), "/")
 	ctx, stop := context.WithTimeout(ctx, timeout)
 	defer stop()
-	request, err := http.NewRequestWithContext(ctx, method, "http://"+address+path, http.NoBody)
+	request, err := http.NewRequestWithContext(ctx, method, "http://"+address+path, bytes.NewReader(sent))
 	if err != nil {
 		return answer{}, fmt.Errorf("--http %s: %w", address, err)
 	}
