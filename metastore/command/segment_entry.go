@@ -33,7 +33,7 @@ func (f SegmentFlags) withOrigin(origin int) SegmentFlags {
 type SegmentEntry struct {
 	BaseOffset         int64 // the range is [BaseOffset, EndOffset); the first batch may begin earlier
 	EndOffset          int64
-	LeaderEpoch        kafka.LeaderEpoch // of the leader that uploaded it
+	LeaderEpoch        kafka.LeaderEpoch // of the leader that uploaded it, or the end of what it was rewritten from
 	UploadID           kafka.UUID        // part of the object's key, never used twice
 	DataBytes          int64             // record batches
 	ObjectBytes        int64             // batches and tail

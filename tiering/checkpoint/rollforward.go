@@ -34,7 +34,8 @@ type Forward struct {
 
 // RollForward finds the segments that were uploaded after a checkpoint: self-describing objects that go on from an edge
 // without a gap, under leader epochs that do not fall. Of several that begin at the same offset the one of the higher
-// leader epoch wins; what a leader uploads is committed, so that those of one epoch say the same. No data is read.
+// leader epoch wins; what a leader uploads is committed, so that those of one epoch say the same. Of a compacted log
+// some may be written anew, each under the epoch of the last that it was made of. No data is read.
 func RollForward(ctx context.Context, bucket objectstore.Bucket, edge Edge) (*Forward, error) {
 	objects, err := listBeyond(ctx, bucket, edge)
 	if err != nil {

@@ -89,7 +89,9 @@ func (s *Sink) Commit() error {
 	return nil
 }
 
-// put makes the object. What it says of leader epochs and producers is what the last of the old ones says.
+// put makes the object. What it says of leader epochs and producers is what the last of the old ones says. It is of
+// that one's epoch, too, not of the present one: a restore goes on by epochs that do not fall, through segments of which
+// some are written anew and some are not.
 func (s *Sink) put(ctx context.Context) (command.SegmentEntry, error) {
 	l := s.log
 	last, err := l.tail(s.old[len(s.old)-1])
@@ -102,7 +104,7 @@ func (s *Sink) put(ctx context.Context) (command.SegmentEntry, error) {
 	}
 	tail := segment.Tail{
 		ClusterID: l.topic.OriginID(l.options.ClusterID, l.topic.Origin()), Partition: l.tp, Topic: l.topic.Name,
-		BaseOffset: s.firstBase, EndOffset: s.endBase, LeaderEpoch: l.epoch, UploadID: ids[0],
+		BaseOffset: s.firstBase, EndOffset: s.endBase, LeaderEpoch: s.old[len(s.old)-1].LeaderEpoch, UploadID: ids[0],
 		LogStartOffset: min(last.LogStartOffset, s.firstBase), IndexBaseOffset: s.firstBase,
 		FirstAppendedAt: s.old[0].FirstAppendedAt, LastAppendedAt: s.old[len(s.old)-1].LastAppendedAt,
 		OffsetIndex: s.index.offsets, TimeIndex: s.index.times, AbortedTransactions: s.aborted,
