@@ -45,10 +45,9 @@ func (r *Reader) parse(split Split, tail *segment.Tail, data []byte) (*Chunk, er
 		}
 		position, next, data = position+int64(len(batch)), batch.NextOffset(), rest
 	}
-	if split.Position+split.Size == tail.DataBytes {
-		next = tail.EndOffset
+	if chunk.Next = min(next, split.To); split.last || split.Position+split.Size == tail.DataBytes {
+		chunk.Next = split.To
 	}
-	chunk.Next = min(next, split.To)
 	return chunk, nil
 }
 

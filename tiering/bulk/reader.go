@@ -86,6 +86,9 @@ func (b *buffer) of(size int64) []byte {
 // read is rounded out to them. But where the split that follows is read, too, its first chunk begins with the few batches
 // that this one has at the end, and is checked as a whole; so it is enough that both have seen the same bytes.
 func (r *Reader) readSplit(ctx context.Context, split Split, into *buffer) (*Chunk, error) {
+	if split.Size == 0 {
+		return &Chunk{Split: split, Next: split.To}, nil
+	}
 	if split.Position == 0 && split.Size == split.Entry.DataBytes && split.tail == nil {
 		return r.readWhole(ctx, split, into)
 	}
@@ -97,7 +100,7 @@ func (r *Reader) readSplit(ctx context.Context, split Split, into *buffer) (*Chu
 		}
 	}
 	end := split.Position + split.Size
-	if split.Position < 0 || split.Size <= 0 || end > tail.DataBytes {
+	if split.Position < 0 || split.Size < 0 || end > tail.DataBytes {
 		return nil, fmt.Errorf("[%d, %d) is no part of %d bytes of data", split.Position, end, tail.DataBytes)
 	}
 	begin, edge := split.Position/tail.ChunkBytes*tail.ChunkBytes, end/tail.ChunkBytes*tail.ChunkBytes

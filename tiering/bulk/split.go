@@ -27,6 +27,7 @@ type Split struct {
 	tail *segment.Tail // of the object; nil if it is not known yet
 	// chained: the split that follows is read, too, and the checksums of both are compared.
 	chained bool
+	last    bool // nothing of the object behind the split is wanted
 }
 
 // object is an object of the snapshot, as far as it is wanted.
@@ -96,7 +97,7 @@ func (r *Reader) small(o object) bool { return o.entry.ObjectBytes <= r.splitByt
 func (r *Reader) cut(o object, tail *segment.Tail) []Split {
 	whole := Split{
 		Partition: o.wanted.Partition, Entry: o.entry, Key: o.key, Size: o.entry.DataBytes,
-		From: max(o.wanted.From, o.entry.BaseOffset), To: min(o.wanted.To, o.entry.EndOffset), tail: tail,
+		From: max(o.wanted.From, o.entry.BaseOffset), To: min(o.wanted.To, o.entry.EndOffset), tail: tail, last: true,
 	}
 	if tail == nil || r.small(o) {
 		return []Split{whole}
@@ -113,8 +114,12 @@ func (r *Reader) cut(o object, tail *segment.Tail) []Split {
 		splits = append(splits, split)
 		position, from = next.Position, max(from, next.From)
 	}
+	if len(splits) == 0 { // compaction has left nothing of it
+		whole.Size = 0
+		return []Split{whole}
+	}
 	for i := range len(splits) - 1 {
-		splits[i].chained = true
+		splits[i].chained, splits[i].last = true, false
 	}
 	return splits
 }
