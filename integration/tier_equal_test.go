@@ -23,6 +23,7 @@ type twins struct {
 	ids    map[string]kadm.TopicID
 	next   int64 // offset
 	epochs int32
+	keys   int // how many there are; 0: records have none
 }
 
 var twinTopics = []string{"local", "tiered"}
@@ -33,7 +34,15 @@ func (w *twins) append(options record.BuilderOptions, transaction *string) {
 	builder := record.NewBuilder(options)
 	records := 1 + w.random.IntN(5)
 	for i := range records {
-		builder.Append(1000+w.random.Int64N(60), nil, bytes.Repeat([]byte{byte(i)}, 50+w.random.IntN(400)))
+		timestamp, value := 1000+w.random.Int64N(60), bytes.Repeat([]byte{byte(i)}, 50+w.random.IntN(400))
+		var key []byte
+		if w.keys > 0 {
+			key = fmt.Appendf(nil, "key %d", w.random.IntN(w.keys))
+			if w.random.IntN(6) == 0 {
+				value = nil
+			}
+		}
+		builder.Append(timestamp, key, value)
 	}
 	request := kmsg.NewPtrProduceRequest()
 	request.Acks, request.TimeoutMillis, request.TransactionID = -1, 10_000, transaction
