@@ -346,12 +346,19 @@ func (s *scenario) post(path string) (status int, body string) {
 // ask sends a request to the HTTP listener.
 func (s *scenario) ask(method, path string) (status int, body string) {
 	s.t.Helper()
+	return s.send(method, path, "")
+}
+
+// send is ask with something to say.
+func (s *scenario) send(method, path, document string) (status int, body string) {
+	s.t.Helper()
 	host := s.network.Host(clientHost)
 	transport := &http.Transport{DialContext: func(ctx context.Context, _, address string) (net.Conn, error) {
 		return host.Dial(ctx, address)
 	}}
 	defer transport.CloseIdleConnections()
-	req := try(http.NewRequestWithContext(s.context(), method, "http://"+httpAddress+path, nil)).orFail(s.t)
+	req := try(http.NewRequestWithContext(s.context(), method, "http://"+httpAddress+path,
+		strings.NewReader(document))).orFail(s.t)
 	res := try(transport.RoundTrip(req)).orFail(s.t)
 	defer res.Body.Close()
 	return res.StatusCode, string(try(io.ReadAll(res.Body)).orFail(s.t))

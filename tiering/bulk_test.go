@@ -3,6 +3,7 @@ package tiering_test
 import (
 	"context"
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -14,6 +15,7 @@ import (
 	"github.com/firnlog/firn/broker/record"
 	"github.com/firnlog/firn/broker/storage"
 	"github.com/firnlog/firn/internal/kafka"
+	"github.com/firnlog/firn/metastore/command"
 	"github.com/firnlog/firn/metastore/image"
 	"github.com/firnlog/firn/tiering/bulk"
 	"github.com/firnlog/firn/tiering/checkpoint"
@@ -263,5 +265,126 @@ func keysIn(b *broker, folder string) (found []string) {
 	b.t.Helper()
 	return slices.DeleteFunc(b.keys(), func(key string) bool {
 		return len(key) < 32 || key[32:min(len(key), 32+len(folder))] != folder
+	})
+}
+
+// A pin is made as the broker makes it: the borders are read, the pin is proposed, the manifest is read. Whatever happens to
+// the log meanwhile, and whenever garbage is collected, what is listed then can be read until the pin ends.
+func TestAPinIsSafeWheneverGarbageIsCollected(t *testing.T) {
+	happenings := map[string]func(b *broker){
+		"retention": func(b *broker) {
+			must(b.t, b.tier.AdvanceStart(b.t.Context(), eventsID, 22))
+			must(b.t, b.log().MoveLogStart(22))
+		},
+		"a rewrite": func(b *broker) { must(b.t, b.rewrite(5, 40, nil)) },
+		"deletion":  func(b *broker) { b.propose(command.DeleteTopic{ID: testTopic, ElapsedMs: b.meta.ElapsedMs()}) },
+	}
+	for name, happen := range happenings {
+		for step := range 3 {
+			t.Run(fmt.Sprintf("%s at step %d", name, step), func(t *testing.T) {
+				inBubble(t, func(t *testing.T) {
+					b, _ := sunk(t, 12)
+					defer b.close()
+					at := func(now int) {
+						if now == step {
+							happen(b)
+							b.sleep(2 * time.Hour)
+						}
+					}
+					borders := b.tierState()
+					at(0)
+					id := kafka.UUID{1}
+					_, err := b.meta.Propose(t.Context(), command.PinSnapshot{Pin: command.Pin{
+						ID: id, TopicID: testTopic, DeadlineMs: b.meta.ElapsedMs() + (24 * time.Hour).Milliseconds(),
+						Ranges: []command.PartitionRange{{From: borders.Start, To: borders.End}},
+					}, ElapsedMs: b.meta.ElapsedMs()})
+					if name == "deletion" && step == 0 {
+						if err == nil {
+							t.Error("a topic that is deleted was pinned")
+						}
+						return
+					}
+					must(t, err)
+					if name == "deletion" && step == 1 {
+						happen(b)
+						if _, _, err := b.meta.Items(eventsID); err == nil {
+							t.Error("a topic that is deleted has a manifest")
+						}
+						return
+					}
+					at(1)
+					snapshot := b.pinned(borders.Start, borders.End)
+					at(2)
+					start := snapshot.Partitions[0].Start
+					options := bulk.Options{Bucket: b.bucket, Snapshot: snapshot}
+					got, next, err := bulkRead(t.Context(), options, start, borders.End)
+					if err != nil || next != borders.End || len(got) != int(borders.End-start) {
+						t.Fatalf("%d records of [%d, %d), up to %d: %v", len(got), start, borders.End, next, err)
+					}
+					b.propose(command.Unpin{ID: id})
+					b.sleep(2 * time.Hour)
+					_, _, err = bulkRead(t.Context(), options, start, borders.End)
+					var gone *bulk.GoneError
+					if step == 2 && !errors.As(err, &gone) {
+						t.Errorf("without the pin: %v", err)
+					}
+				})
+			})
+		}
+	}
+}
+
+// What compaction has replaced goes, if no pin keeps it. A snapshot of later goes on where the first has ended: nothing is
+// lost and nothing comes twice; what retention has taken meanwhile is said.
+func TestABulkReadWithoutAPinGoesOn(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		b, _ := sunk(t, 20)
+		defer b.close()
+		b.checkpoint()
+		end := b.tierState().End
+		options := bulk.Options{Bucket: b.bucket, Snapshot: b.unpinned(), Concurrency: 2}
+		var first []outcome
+		progress := map[int32]int64{}
+		read := func(ranges []bulk.Range, meanwhile func()) error {
+			return bulk.Read(t.Context(), bulk.NewReader(options), ranges, func(chunk *bulk.Chunk) ([]outcome, error) {
+				return outcomes(chunk.Batches, chunk.Split.From, chunk.Split.To)
+			}, func(d bulk.Delivered, found []outcome) error {
+				first, progress[0] = append(first, found...), d.Next
+				meanwhile()
+				return nil
+			})
+		}
+		var gone *bulk.GoneError
+		err := read(options.Snapshot.Ranges(), func() {
+			if progress[0] == 10 {
+				must(t, b.rewrite(0, 70, nil))
+				b.checkpoint()
+				b.sleep(time.Hour)
+			}
+		})
+		if !errors.As(err, &gone) || gone.Next != progress[0] || gone.Next >= 70 {
+			t.Fatalf("error %v after offset %d", err, progress[0])
+		}
+		options.Snapshot = b.unpinned()
+		ranges, skipped := options.Snapshot.RangesFrom(progress)
+		if len(skipped) > 0 {
+			t.Errorf("skipped %v", skipped)
+		}
+		must(t, read(ranges, func() {}))
+		for i, one := range first {
+			if one.offset != int64(i) {
+				t.Fatalf("offset %d is followed by %d", i-1, one.offset)
+			}
+		}
+		if len(first) != int(end) {
+			t.Errorf("%d records of %d", len(first), end)
+		}
+		must(t, b.tier.AdvanceStart(t.Context(), eventsID, 50))
+		must(t, b.log().MoveLogStart(50))
+		b.checkpoint()
+		ranges, skipped = b.unpinned().RangesFrom(map[int32]int64{0: 30})
+		if !slices.Equal(skipped, []bulk.Range{{From: 30, To: 50}}) || !slices.Equal(ranges, []bulk.Range{{From: 50, To: end}}) {
+			t.Errorf("ranges %v, skipped %v", ranges, skipped)
+		}
 	})
 }
