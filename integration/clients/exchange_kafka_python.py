@@ -57,7 +57,9 @@ def member(brokers, join, leaving, hear):
         partition_assignment_strategy=[ASSIGNORS[join.protocol]], auto_offset_reset="earliest",
         isolation_level="read_committed", session_timeout_ms=6000, heartbeat_interval_ms=500, metrics_enabled=False)
     while not leaving.is_set():
-        for records in consumer.poll(100).values():
+        # A poll that ends just before the answer to a SyncGroup comes leaves this client with neither an assignment nor
+        # heartbeats, for good: so polls are longer than joins take.
+        for records in consumer.poll(5000).values():
             for record in records:
                 hear(record.partition, record.offset, record.value)
     consumer.close()
