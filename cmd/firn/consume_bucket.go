@@ -5,7 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
+	"os/signal"
 	"slices"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -93,6 +96,11 @@ func (b *bucketFlags) check(changed func(name string) bool, args []string) (topi
 // runFromBucket reads what of one topic is in the bucket.
 func (c *consumeRequest) runFromBucket(cmd *cobra.Command, output recordOutput) (err error) {
 	ctx, notes := cmd.Context(), cmd.ErrOrStderr()
+	// Where whoever reads the output has had enough (`| head`), the write fails and the pin is ended. The signal would end
+	// the process at once.
+	broken := make(chan os.Signal, 1)
+	signal.Notify(broken, syscall.SIGPIPE)
+	defer signal.Stop(broken)
 	marks, err := openBookmark(c.bucket.resume)
 	if err != nil {
 		return err
@@ -192,10 +200,10 @@ func (c *consumeRequest) bucketSpans(ctx context.Context, source *bucketSource, 
 // beyond is what the range has of a log that goes on behind the bucket.
 func (r offsetRange) beyond(inBucket partitionBorders, start, logEnd int64) (from, to int64) {
 	from, to = inBucket.end, min(r.to.resolve(inBucket, start, inBucket.toTime), logEnd)
-	switch {
-	case r.from.kind == atEnd:
+	switch r.from.kind {
+	case atEnd:
 		return from, from
-	case r.from.kind == atOffset:
+	case atOffset:
 		from = max(from, r.from.value)
 	}
 	// No record in the bucket is as young as the time, so that the log's may belong to the range, too.

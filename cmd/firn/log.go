@@ -29,9 +29,9 @@ func logVerifyCommand() *cobra.Command {
 		Use:   "verify PATH|URL…",
 		Short: "Check files of a log, the folder of a partition, a log directory or objects of a bucket",
 		Long: "Check every checksum, record, offset and index entry. What is wrong is printed with its file and position,\n" +
-			"and makes the exit status non-zero. PATH is a file (.log, .index, .timeindex, .txnindex, .snapshot, .seg, .leaf,\n" +
-			".node, .ckpt, .shard, …) or a directory with such files. Files that a running broker writes to can look torn at\n" +
-			"their end.\n\n" + objectURLHelp,
+			"and makes the exit status non-zero. PATH is a file (.log, .index, .timeindex, .txnindex, .snapshot, .seg,\n" +
+			".leaf, .node, .ckpt, .shard, …) or a directory with such files. Files that a running broker writes to can look\n" +
+			"torn at their end.\n\n" + objectURLHelp,
 		Example: "  firn log verify firn-data/log/flights-0\n  firn log verify firn-data/bucket",
 		Args:    takes(cobra.MinimumNArgs(1)),
 	}

@@ -39,6 +39,31 @@ func dumpedLine(item fmt.Stringer) dumpedItem {
 		return dumpedItem{"file", item}
 	case dumpedObject:
 		return dumpedItem{"object", item}
+	case storage.DumpedBatch:
+		return dumpedItem{"batch", item}
+	case storage.DumpedRecord:
+		return dumpedItem{"record", item}
+	case storage.DumpedOffset:
+		return dumpedItem{"offset", item}
+	case storage.DumpedTime:
+		return dumpedItem{"time", item}
+	case storage.AbortedTransaction:
+		return dumpedItem{"transaction", item}
+	case storage.DumpedMetadata:
+		return dumpedItem{"metadata", item}
+	case storage.SnapshotEntry:
+		return dumpedItem{"producer", dumpedProducer{ProducerID: item.ProducerID, ProducerEpoch: item.ProducerEpoch,
+			LastSequence: item.LastSequence, LastOffset: item.LastOffset, OffsetDelta: item.OffsetDelta,
+			Timestamp: item.Timestamp, CoordinatorEpoch: item.CoordinatorEpoch, TxnFirstOffset: item.TxnFirstOffset}}
+	case storage.EpochEntry:
+		return dumpedItem{"epoch", dumpedEpoch{Epoch: int32(item.Epoch), StartOffset: item.StartOffset}}
+	}
+	return dumpedPart(item)
+}
+
+// dumpedPart gives a type to an item of what tells where segments are.
+func dumpedPart(item fmt.Stringer) dumpedItem {
+	switch item := item.(type) {
 	case dumpedSealed:
 		return dumpedItem{"manifest", item}
 	case dumpedSegment:
@@ -59,24 +84,6 @@ func dumpedLine(item fmt.Stringer) dumpedItem {
 		return dumpedItem{"group", item}
 	case dumpedCommit:
 		return dumpedItem{"commit", item}
-	case storage.DumpedBatch:
-		return dumpedItem{"batch", item}
-	case storage.DumpedRecord:
-		return dumpedItem{"record", item}
-	case storage.DumpedOffset:
-		return dumpedItem{"offset", item}
-	case storage.DumpedTime:
-		return dumpedItem{"time", item}
-	case storage.AbortedTransaction:
-		return dumpedItem{"transaction", item}
-	case storage.DumpedMetadata:
-		return dumpedItem{"metadata", item}
-	case storage.SnapshotEntry:
-		return dumpedItem{"producer", dumpedProducer{ProducerID: item.ProducerID, ProducerEpoch: item.ProducerEpoch,
-			LastSequence: item.LastSequence, LastOffset: item.LastOffset, OffsetDelta: item.OffsetDelta,
-			Timestamp: item.Timestamp, CoordinatorEpoch: item.CoordinatorEpoch, TxnFirstOffset: item.TxnFirstOffset}}
-	case storage.EpochEntry:
-		return dumpedItem{"epoch", dumpedEpoch{Epoch: int32(item.Epoch), StartOffset: item.StartOffset}}
 	}
 	return dumpedItem{"other", item.String()}
 }

@@ -30,9 +30,9 @@ const (
 	shardSuffix      = ".shard"
 )
 
-const objectURLHelp = "URL is that of a bucket, as in firn.object.store, with the key of an object behind the folder, or with the\n" +
-	"beginning of keys that ends in a slash: each object below it is taken, in order. It is read by ranges. Credentials\n" +
-	"come from the environment, as those of a broker do."
+const objectURLHelp = "URL is that of a bucket, as in firn.object.store, with the key of an object behind the\n" +
+	"folder, or with the beginning of keys that ends in a slash: each object below it is taken, in order. It is read by\n" +
+	"ranges. Credentials come from the environment, as those of a broker do."
 
 // bucketObject is an object in a bucket, or a copy of one in a file.
 type bucketObject struct {
@@ -79,17 +79,21 @@ func eachLocalObject(name string, visit func(bucketObject) error) error {
 		if err != nil || entry.IsDir() || !isObjectName(name) {
 			return err
 		}
-		file, err := os.Open(name)
-		if err != nil {
-			return err
-		}
-		defer file.Close()
-		info, err := file.Stat()
-		if err != nil {
-			return err
-		}
-		return visit(bucketObject{ReaderAt: file, name: name, size: info.Size()})
+		return visitFile(name, visit)
 	})
+}
+
+func visitFile(name string, visit func(bucketObject) error) error {
+	file, err := os.Open(name)
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	info, err := file.Stat()
+	if err != nil {
+		return err
+	}
+	return visit(bucketObject{ReaderAt: file, name: name, size: info.Size()})
 }
 
 // eachRemoteObject visits the object that a URL names, or those in a folder and below it.
@@ -102,8 +106,7 @@ func eachRemoteObject(ctx context.Context, place string, visit func(bucketObject
 	if err != nil {
 		return err
 	}
-	defer bucket.Close()
-	return bucket.List(ctx, key, "", func(info objectstore.ObjectInfo) error {
+	err = bucket.List(ctx, key, "", func(info objectstore.ObjectInfo) error {
 		if !isObjectName(info.Key) || info.Key != key && key != "" && !strings.HasSuffix(key, "/") {
 			return nil
 		}
@@ -114,6 +117,7 @@ func eachRemoteObject(ctx context.Context, place string, visit func(bucketObject
 		return visit(bucketObject{ReaderAt: blocks, name: withoutParameters(store) + "/" + info.Key, key: info.Key,
 			size: info.Size})
 	})
+	return errors.Join(err, bucket.Close())
 }
 
 // splitObjectURL splits a URL into that of the store and the key behind its folder. All keys begin with the id of a

@@ -76,7 +76,7 @@ func TestFormatHelpNeedsNeitherArgumentsNorACluster(t *testing.T) {
 		{"produce"}, {"consume"}, {"bench", "produce"}, {"bench", "consume"}, {"bench", "e2e"},
 		{"group", "list"}, {"group", "describe"}, {"group", "seek"}, {"group", "delete"}, {"group", "offset-delete"},
 		{"txn", "list"}, {"txn", "describe"}, {"txn", "abort"},
-		{"tier", "status"}, {"tier", "ls"}, {"healthcheck"}, {"version"},
+		{"tier", "status"}, {"tier", "ls"}, {"tier", "pins"}, {"healthcheck"}, {"version"},
 	} {
 		got := firn(t, "", append(args, "--format", "help")...)
 		if got.status != 0 || !strings.HasPrefix(got.out, "{\n") || !strings.Contains(got.out, `": `) {
@@ -219,7 +219,7 @@ func TestCL02ABadBrokerFailsAtOnce(t *testing.T) {
 			t.Errorf("firn %s: status %d, output %q, error %q, want %q", line, got.status, got.out, got.err, want)
 		}
 	}
-	for _, line := range []string{"tier status", "tier ls x"} {
+	for _, line := range []string{"tier status", "tier ls x", "tier pins", "tier pins --end x", "consume x --from-bucket"} {
 		got := firn(t, "", append(strings.Fields(line), "--http", address)...)
 		if got.status != exitFailed || !strings.Contains(got.err, "give --http HOST:PORT") ||
 			strings.Count(got.err, "\n") != 1 {

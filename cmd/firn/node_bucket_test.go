@@ -66,6 +66,7 @@ func TestBucketReadsAgainstANode(t *testing.T) {
 		{"an interrupt and a broken output end the pin", testBucketInterrupt},
 		{"what is wrong is told in a line", testBucketFailures},
 		{"checkpoints are dumped", testCheckpointDump},
+		{"pins that are left are listed and ended", testPins},
 		{"an object that is gone", testBucketGone},
 		{"another object in its place", testBucketRenewed},
 		{"offsets that are gone", testBucketSkipped},
@@ -445,6 +446,27 @@ func testCheckpointDump(t *testing.T, s bucketShell) {
 		if !found[wanted] {
 			t.Errorf("no %s was dumped: %v", wanted, found)
 		}
+	}
+}
+
+func testPins(t *testing.T, s bucketShell) {
+	server := httpFlag{s.http}
+	var pin view.Pin
+	request := view.PinRequest{Topic: "history", Partitions: []view.PinRange{{Partition: 1}}}
+	if err := server.send(t.Context(), view.PathPins, request, &pin); err != nil {
+		t.Fatal(err)
+	}
+	listed := firn(t, "", "tier", "pins", "--http", s.http)
+	if want := pin.ID + " history 1 5h59m"; listed.status != 0 || !strings.Contains(squeeze(listed.out), want) {
+		t.Errorf("status %d, error %q, printed\n%s", listed.status, listed.err, listed.out)
+	}
+	ended := firn(t, "", "tier", "pins", "--end", pin.ID, "--http", s.http)
+	if ended.status != 0 || !strings.Contains(ended.out, pin.ID) {
+		t.Errorf("status %d, error %q, printed\n%s", ended.status, ended.err, ended.out)
+	}
+	again := firn(t, "", "tier", "pins", "--end", pin.ID, "--http", s.http)
+	if again.status != exitFailed || !strings.Contains(again.err, pin.ID) {
+		t.Errorf("ended twice: status %d, error %q", again.status, again.err)
 	}
 }
 

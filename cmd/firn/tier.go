@@ -19,6 +19,7 @@ func tierCommand() *cobra.Command {
 		tierListCommand(),
 		tierVerifyCommand(),
 		tierGarbageCommand(),
+		tierPinsCommand(),
 	)
 }
 

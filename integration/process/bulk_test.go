@@ -3,7 +3,6 @@
 package process
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"fmt"
@@ -34,24 +33,20 @@ func TestABulkReadOutlivesItsBroker(t *testing.T) {
 	want := node.CLI("consume", "events", "-o", fmt.Sprintf(":%d", end), "-f", "json").Output(t)
 	load.client.Close()
 
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
-	cmd := exec.CommandContext(ctx, Firn(t), "consume", "events", "-f", "json", "--from-bucket", store, "--http", node.HTTP)
-	cmd.Env = append(os.Environ(), s3.Environment()...)
-	var stderr bytes.Buffer
-	cmd.Stderr = &stderr
-	stdout, err := cmd.StdoutPipe()
-	if err != nil {
+	cmd, stderr, out := bulkRead(t, s3, store, node.HTTP)
+	_ = firstLine(t, out, stderr)
+	if err := out.Close(); err != nil { // as `| head` does
 		t.Fatal(err)
 	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
+	if err := cmd.Wait(); err == nil || !strings.Contains(stderr.String(), "broken pipe") {
+		t.Errorf("an output that nobody reads: %v, said %q", err, stderr)
 	}
-	out := bufio.NewReader(stdout)
-	first, err := out.ReadString('\n') // the rest is more than a pipe takes
-	if err != nil {
-		t.Fatalf("%v\n%s", err, stderr.String())
+	if _, pins := node.Get("/api/v1/pins"); pins != "{\"pins\":[]}\n" {
+		t.Errorf("an output that nobody reads has left the pins %s", pins)
 	}
+
+	cmd, stderr, out = bulkRead(t, s3, store, node.HTTP)
+	first := firstLine(t, out, stderr)
 	node.Kill()
 	rest, err := io.ReadAll(out)
 	if err := cmd.Wait(); err != nil {
@@ -65,6 +60,12 @@ func TestABulkReadOutlivesItsBroker(t *testing.T) {
 		t.Errorf("said %q", said)
 	}
 
+	testWithoutBroker(t, s3, store, want, end)
+}
+
+// testWithoutBroker reads the same from the newest checkpoint, and checks all there is in the bucket.
+func testWithoutBroker(t *testing.T, s3 *S3, store, want string, end int64) {
+	t.Helper()
 	alone := Command{Path: Firn(t), Env: s3.Environment(),
 		Args: []string{"consume", "events", "-f", "json", "--no-broker", "--from-bucket", store}}.Run(t)
 	if alone.Status != 0 || alone.Stdout != want || !strings.Contains(alone.Stderr, "only the grace time") {
@@ -75,4 +76,36 @@ func TestABulkReadOutlivesItsBroker(t *testing.T) {
 	if want := fmt.Sprintf(" %d records, ", end); verified.Status != 0 || !strings.Contains(verified.Stdout, want) {
 		t.Errorf("verified with status %d: %s%s", verified.Status, verified.Stdout, verified.Stderr)
 	}
+}
+
+// bulkRead begins to read topic "events" from the bucket. It goes on as far as its output is read: that is more than a
+// pipe takes.
+func bulkRead(t *testing.T, s3 *S3, store, broker string) (*exec.Cmd, *bytes.Buffer, io.ReadCloser) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	t.Cleanup(cancel)
+	cmd := exec.CommandContext(ctx, Firn(t), "consume", "events", "-f", "json", "--from-bucket", store, "--http", broker)
+	cmd.Env = append(os.Environ(), s3.Environment()...)
+	stderr := &bytes.Buffer{}
+	cmd.Stderr = stderr
+	out, err := cmd.StdoutPipe()
+	if err == nil {
+		err = cmd.Start()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return cmd, stderr, out
+}
+
+// firstLine reads the first line that a command prints, byte by byte: what follows is not to be taken.
+func firstLine(t *testing.T, out io.Reader, stderr *bytes.Buffer) string {
+	t.Helper()
+	var line []byte
+	for one := make([]byte, 1); !bytes.HasSuffix(line, []byte("\n")); line = append(line, one...) {
+		if _, err := out.Read(one); err != nil {
+			t.Fatalf("%v\n%s", err, stderr)
+		}
+	}
+	return string(line)
 }
