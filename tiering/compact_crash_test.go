@@ -3,6 +3,7 @@ package tiering_test
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -28,7 +29,7 @@ func startRewritten(t *testing.T, step func(name string) error) *rewritten {
 	s.config.Shape = manifest.Shape{Head: 3, Leaf: 2, Node: 2}
 	r := &rewritten{}
 	s.step = func(name string) error {
-		if r.step == nil {
+		if r.step == nil || strings.HasPrefix(name, "lapse_") { // which comes again and again, with nothing to do
 			return nil
 		}
 		return r.step(name)
@@ -109,7 +110,7 @@ func checkValues(b *broker, history []written) {
 func checkCleaned(b *broker, history []written) {
 	b.t.Helper()
 	checkValues(b, history)
-	b.sleep(2 * time.Minute)
+	b.sleep(time.Minute)
 	checkBucket(b)
 	b.dropLocal()
 	checkValues(b, history)
@@ -117,7 +118,7 @@ func checkCleaned(b *broker, history []written) {
 	if names := get[[]string](b.t)(b.disks.files.List("compaction")); len(names) > 0 {
 		b.t.Fatalf("on the disk of the cleaner there is %q", names)
 	}
-	b.sleep(2 * time.Minute)
+	b.sleep(time.Minute)
 	checkBucket(b)
 	checkValues(b, history)
 	seen := map[string]bool{}

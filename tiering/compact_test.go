@@ -202,7 +202,7 @@ func TestAnErrorAtAnyStepOfARewriteIsGotOver(t *testing.T) {
 			if got := b.readAll(0); !bytes.Equal(got, whole) {
 				t.Errorf("step %d: %d bytes instead of %d", number, len(got), len(whole))
 			}
-			b.sleep(2 * time.Hour)
+			b.sleep(time.Hour)
 			if found := b.verified(verify.Data); len(found.Findings) > 0 {
 				t.Errorf("step %d: %+v", number, found.Findings)
 			}
