@@ -4,6 +4,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -23,8 +24,10 @@ import (
 
 	"github.com/firnlog/firn/integration/bench/report"
 	"github.com/firnlog/firn/integration/launch"
+	"github.com/firnlog/firn/internal/kafka"
 	"github.com/firnlog/firn/internal/latency"
 	"github.com/firnlog/firn/internal/vfs"
+	"github.com/firnlog/firn/tiering/bulk"
 	"github.com/firnlog/firn/tiering/objectstore"
 )
 
@@ -37,7 +40,9 @@ type rawWork struct {
 	Store    string
 	Workers  int
 	Bytes    int64
-	PutBytes int64 // size of the objects to put; 0 reads those that are there
+	PutBytes int64  // size of the objects to put; 0 reads those that are there
+	GetBytes int64  // size of the ranges; 0 is rangeBytes
+	Bulk     string // a topic to read in bulk, instead of ranges of whatever there is
 }
 
 // rawDone is what it answers.
@@ -47,7 +52,7 @@ type rawDone struct {
 	P50, P99 float64 // ms, of a GET
 }
 
-// rangeBytes is what a GET asks for.
+// rangeBytes is what a GET asks for, as the broker's do.
 const rangeBytes = 4 << 20
 
 // raw runs this program once more, on the broker's processor.
@@ -91,8 +96,11 @@ func runRaw(ctx context.Context, input io.Reader, output io.Writer) (err error) 
 		return err
 	}
 	defer func() { err = errors.Join(err, store.Close()) }()
+	if work.Bulk != "" {
+		return readBulk(ctx, store, work, output)
+	}
 	gets := &getTimes{times: latency.NewHistogram()}
-	one := getter(ctx, store, gets)
+	one := getter(ctx, store, cmp.Or(work.GetBytes, rangeBytes), gets)
 	if work.PutBytes > 0 {
 		one = putter(store, work.PutBytes)
 	}
@@ -134,11 +142,11 @@ func (g *getTimes) record(took time.Duration) {
 
 // getter reads object i of all that are there, range by range.
 func getter(
-	ctx context.Context, store *objectstore.Store, gets *getTimes,
+	ctx context.Context, store *objectstore.Store, size int64, gets *getTimes,
 ) func(context.Context, int) (int64, error) {
 	var objects []objectstore.ObjectInfo
 	listed := store.List(ctx, "", "", func(info objectstore.ObjectInfo) error {
-		if info.Size >= rangeBytes {
+		if info.Size >= size {
 			objects = append(objects, info)
 		}
 		return nil
@@ -147,9 +155,9 @@ func getter(
 		if listed != nil || len(objects) == 0 {
 			return 0, errors.Join(errors.New("there are no objects to read"), listed)
 		}
-		object, buffer := objects[i%len(objects)], make([]byte, rangeBytes)
-		for offset := int64(0); offset < object.Size; offset += rangeBytes {
-			part := buffer[:min(rangeBytes, object.Size-offset)]
+		object, buffer := objects[i%len(objects)], make([]byte, size)
+		for offset := int64(0); offset < object.Size; offset += size {
+			part := buffer[:min(size, object.Size-offset)]
 			began := time.Now()
 			if _, err := store.Get(ctx, object.Key, offset, part); err != nil {
 				return 0, err
@@ -158,6 +166,36 @@ func getter(
 		}
 		return object.Size, nil
 	}
+}
+
+// readBulk reads a topic in bulk, again and again. Whoever takes the batches counts their bytes.
+func readBulk(ctx context.Context, store *objectstore.Store, work rawWork, output io.Writer) error {
+	snapshot, err := bulk.FromBucket(ctx, store, kafka.UUID{}, work.Bulk)
+	if err != nil {
+		return err
+	}
+	reader := bulk.NewReader(bulk.Options{Bucket: store, Snapshot: snapshot, Concurrency: work.Workers})
+	done, began := rawDone{}, time.Now()
+	for done.Bytes < work.Bytes {
+		before := done.Bytes
+		err := bulk.Read(ctx, reader, snapshot.Ranges(), func(chunk *bulk.Chunk) (size int64, err error) {
+			for _, batch := range chunk.Batches {
+				size += int64(len(batch))
+			}
+			return size, nil
+		}, func(_ bulk.Delivered, size int64) error {
+			done.Bytes += size
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+		if done.Bytes == before {
+			return fmt.Errorf("there is nothing of topic %s in the bucket", work.Bulk)
+		}
+	}
+	done.Seconds = time.Since(began).Seconds()
+	return json.NewEncoder(output).Encode(done)
 }
 
 // putter puts an object of a size; worker for worker over the same keys.

@@ -35,7 +35,21 @@ func tierRows() []entry {
 			return result, errors.Join(err, t.close(b))
 		}}
 	}
+	const bulkIs = "A topic of one partition is read in bulk, eight splits of 8 MiB at a time, from an S3 server"
 	entries := []entry{
+		row(report.Row{
+			Name: "bulk-1", Seconds: 100, ByName: true, // here the processor is the limit
+			What: bulkIs + "; the same server is read with ranges of 8 MiB by eight readers. Both are on the broker's " +
+				"processor",
+			Subject: "bulk read", Base: "raw GET", Metrics: []report.Metric{report.Rate},
+		}, storeIs{}, (*bench).bulkRow),
+		row(report.Row{
+			Name: "bulk-slow-1", Seconds: 100,
+			What: bulkIs + " " + slowStoreIs + "; the same server is read with ranges of 8 MiB by eight readers. Both are " +
+				"on the broker's processor",
+			Subject: "bulk read", Base: "raw GET", Metrics: []report.Metric{report.Rate},
+			Goals: []report.Goal{{Metric: report.Rate, Value: 0.9}},
+		}, storeIs{slow: true}, (*bench).bulkRow),
 		row(report.Row{
 			Name: "cold-replay", Seconds: 120,
 			What: "Four consumers read partitions that lie in an S3 server only; the same server is read with ranges of " +
@@ -224,6 +238,24 @@ func (b *bench) coldRow(ctx context.Context, t *tier, partitions, readers int) (
 		return b.raw(ctx, rawWork{Store: t.url(t.folder), Bytes: bytes, Workers: readers})
 	}}
 	return b.compare(ctx, comparison{subject: *fetchSide(t.running, fetch), base: &raw, steady: report.Rate})
+}
+
+// bulkRow reads what one partition has in the bucket without asking the broker.
+func (b *bench) bulkRow(ctx context.Context, t *tier) (report.Result, error) {
+	const readers, rangeBytes = 8, 8 << 20
+	fetch, err := b.fillCold(ctx, t, 1)
+	if err != nil {
+		return report.Result{}, err
+	}
+	read := func(work rawWork) side {
+		work.Store, work.Workers, work.GetBytes = t.url(t.folder), readers, rangeBytes
+		return side{run: func(ctx context.Context, bytes int64) (int64, report.Values, error) {
+			work.Bytes = bytes
+			return b.raw(ctx, work)
+		}}
+	}
+	raw := read(rawWork{})
+	return b.compare(ctx, comparison{subject: read(rawWork{Bulk: fetch.Topic}), base: &raw, steady: report.Rate})
 }
 
 // firstByteRow reads single places, most of which are in no memory.

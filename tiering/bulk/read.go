@@ -22,7 +22,7 @@ type Delivered struct {
 // the bucket, or the end of ctx ends the read, and all goroutines have ended when it returns. Whatever comes before an
 // error in the order has been visited. Errors that say where to go on are *GoneError and *DamagedError.
 //
-// At a time there are at most Options.Concurrency chunks in memory, with as many decoded values more.
+// Memory holds at most Options.Concurrency chunks, and twice as many decoded values.
 func Read[T any](ctx context.Context, r *Reader, ranges []Range, decode func(*Chunk) (T, error),
 	visit func(Delivered, T) error,
 ) error {
