@@ -194,6 +194,7 @@ func (c *Collector) rule(now int64) (rule, error) {
 	if err != nil {
 		return rule{}, err
 	}
+	c.metrics.pins.Set(float64(len(pins)))
 	return rule{
 		nowMs: now, graceMs: c.options.Grace.Milliseconds(), uploadDeadlineMs: c.options.UploadDeadline.Milliseconds(),
 		settled: settledAt(checkpoints, c.options.CheckpointsNeeded), pins: pins,
