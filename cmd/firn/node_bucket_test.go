@@ -504,27 +504,42 @@ func testBucketGone(t *testing.T, s bucketShell) {
 	}
 }
 
-// testBucketRenewed: where compaction has put another object in the place of the one that is gone, a newer snapshot
-// names it.
-func testBucketRenewed(t *testing.T, s bucketShell) {
+// replaced is a source without a broker whose snapshot names a segment that is gone, the first of partition 1 if index
+// is 0. Its bucket has another one in that place, as after compaction, which newer snapshots name.
+func (s bucketShell) replaced(t *testing.T, index int) *bucketSource {
+	t.Helper()
 	bucket, err := openStore(t.Context(), s.store())
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer bucket.Close()
-	renewed := 0
+	t.Cleanup(func() {
+		if err := bucket.Close(); err != nil {
+			t.Error(err)
+		}
+	})
 	source := &bucketSource{bucket: bucket}
 	source.renew = func(ctx context.Context) (*bulk.Snapshot, error) {
-		renewed++
 		return bulk.FromBucket(ctx, bucket, [16]byte{}, "history")
 	}
 	if source.snapshot, err = source.renew(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	items := source.snapshot.Partitions[1].Items
-	entry := items[1].(command.SegmentEntry)
+	entry := items[index].(command.SegmentEntry)
 	entry.UploadID[0] ^= 0xff
-	items[1] = entry
+	items[index] = entry
+	return source
+}
+
+// loaded is what a load has printed and said, and where its bookmark is.
+type loaded struct {
+	out, notes bytes.Buffer
+	next       map[int32]int64
+	err        error
+}
+
+func load(t *testing.T, source *bucketSource) *loaded {
+	t.Helper()
 	request := consumeRequest{format: formatJSON, delimiter: `\n`}
 	output, err := request.output(false, false)
 	if err != nil {
@@ -533,27 +548,47 @@ func testBucketRenewed(t *testing.T, s bucketShell) {
 	spans := map[int32]span{0: {end: historyEnd}, 1: {end: historyEnd}}
 	reading := newReading(topicSpans{"history": spans}, 0)
 	reading.output = output
-	var out, notes bytes.Buffer
 	marks := &bookmark{file: filepath.Join(t.TempDir(), "marks.json")}
 	if err := marks.begin(source.snapshot, spans); err != nil {
 		t.Fatal(err)
 	}
-	load := newBucketLoad(source, reading, marks, &out)
-	load.notes = &notes
-	if err := load.run(t.Context()); err != nil || renewed != 2 {
-		t.Errorf("%v, %d snapshots", err, renewed)
+	var result loaded
+	load := newBucketLoad(source, reading, marks, &result.out)
+	load.notes = &result.notes
+	result.err = load.run(t.Context())
+	result.next = marks.Next
+	return &result
+}
+
+// testBucketRenewed: where compaction has put another object in the place of the one that is gone, a newer snapshot
+// names it.
+func testBucketRenewed(t *testing.T, s bucketShell) {
+	want := s.fromBucket(t, "history -f json").out
+	for index := range 3 {
+		got := load(t, s.replaced(t, index))
+		if got.err != nil || got.out.String() != want || got.notes.Len() > 0 {
+			t.Errorf("%v, said %q, printed\n%s\nwant\n%s", got.err, &got.notes, &got.out, want)
+		}
+		if got.next[0] != historyEnd || got.next[1] != historyEnd {
+			t.Errorf("the next offsets are %v", got.next)
+		}
 	}
-	if want := s.fromBucket(t, "history -f json").out; out.String() != want {
-		t.Errorf("printed\n%s\nwant\n%s", out.String(), want)
+	source := s.replaced(t, 1)
+	renew := source.renew
+	source.renew = func(ctx context.Context) (*bulk.Snapshot, error) {
+		newer, err := renew(ctx)
+		newer.TopicID[0] ^= 0xff
+		return newer, err
 	}
-	if marks.Next[0] != historyEnd || marks.Next[1] != historyEnd || notes.Len() > 0 {
-		t.Errorf("the end is %v, said %q", marks.Next, notes.String())
+	got := load(t, source)
+	if got.err == nil || !strings.Contains(got.err.Error(), "topic history was deleted, and made anew") || got.next[1] != 8 {
+		t.Errorf("%v, the next offsets are %v", got.err, got.next)
 	}
 }
 
 // testBucketSkipped is the last one: it deletes records.
 func testBucketSkipped(t *testing.T, s bucketShell) {
-	file := filepath.Join(t.TempDir(), "marks.json")
+	old, file := s.replaced(t, 0), filepath.Join(t.TempDir(), "marks.json")
 	if got := s.fromBucket(t, "history -n 2 --resume "+file); got.status != 0 {
 		t.Fatalf("status %d, error %q", got.status, got.err)
 	}
@@ -564,6 +599,7 @@ func testBucketSkipped(t *testing.T, s bucketShell) {
 	defer client.Close()
 	offsets := kadm.Offsets{}
 	offsets.AddOffset("history", 0, 10, -1)
+	offsets.AddOffset("history", 1, 10, -1)
 	if _, err := kadm.NewClient(client).DeleteRecords(t.Context(), offsets); err != nil {
 		t.Fatal(err)
 	}
@@ -574,5 +610,21 @@ func testBucketSkipped(t *testing.T, s bucketShell) {
 	}
 	if got := s.fromBucket(t, "history -p 0 -o 3:13 -f %o,"); got.out != "10,12," || !strings.Contains(got.err, "offset 3 is no longer there") {
 		t.Errorf("status %d, error %q, printed %q", got.status, got.err, got.out)
+	}
+
+	for deadline := time.Now().Add(20 * time.Second); ; {
+		newest, err := old.renew(t.Context())
+		if err == nil && newest.Partitions[1].Start == 10 {
+			break
+		}
+		if err != nil || time.Now().After(deadline) {
+			t.Fatalf("no checkpoint knows of the log start: %+v, %v", newest, err)
+		}
+	}
+	skipped := load(t, old)
+	if want := "firn: history partition 1: offsets 0 to 9 are gone, as the log start has passed them\n"; skipped.err != nil ||
+		skipped.notes.String() != want || strings.Count(skipped.out.String(), `"partition":1`) != 10 ||
+		skipped.next[1] != historyEnd {
+		t.Errorf("%v, said %q, the next offsets are %v, printed\n%s", skipped.err, &skipped.notes, skipped.next, &skipped.out)
 	}
 }
