@@ -31,8 +31,8 @@ const (
 )
 
 const objectURLHelp = "URL is that of a bucket, as in firn.object.store, with the key of an object behind the\n" +
-	"folder, or with the beginning of keys that ends in a slash: each object below it is taken, in order. It is read by\n" +
-	"ranges. Credentials come from the environment, as those of a broker do."
+	"folder, or with the beginning of keys that ends in a slash: each object below it is taken, in order. It is\n" +
+	"read by ranges. Credentials come from the environment, as those of a broker do."
 
 // bucketObject is an object in a bucket, or a copy of one in a file.
 type bucketObject struct {

@@ -19,8 +19,8 @@ func tierPinsCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "pins",
 		Short: "List what bulk reads keep from being deleted, and until when",
-		Long: "A command that reads from the bucket pins the objects, and ends the pin when it is done. One that was killed\n" +
-			"leaves it until the lease is over: --end ends it now.",
+		Long: "A command that reads from the bucket pins the objects, and ends the pin when it is done. One that was\n" +
+			"killed leaves it until the lease is over: --end ends it now.",
 		Args: takes(cobra.NoArgs),
 	}
 	server := addHTTPFlag(cmd)
