@@ -41,8 +41,7 @@ func (o *object) answer(
 		result.Release = func() { o.reader.chunks.release(in) }
 		return result, in, nil
 	case start+size <= in.size && size > smallAnswer:
-		if !o.reader.hold(o.reader.chunks.answered(in), admitted) {
-			o.reader.chunks.sent(in)
+		if !o.reader.chunks.answer(in, admitted) {
 			return result, nil, errNotAdmitted
 		}
 		result.Data, result.inMemory = in.data[start:start+size:start+size], true

@@ -139,15 +139,20 @@ func (c *chunks) idleFile(held *chunk) *cache.Handle {
 	return held.file
 }
 
-// answered counts one more answer that lies in a chunk, and tells how much memory is held because of it: for the first
-// one it is the chunk's.
-func (c *chunks) answered(in *chunk) (bytes int64) {
+// answer counts one more answer that lies in a chunk, if there is room for what it holds: the first one holds the
+// chunk's memory, others nothing more.
+func (c *chunks) answer(in *chunk, admitted bool) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if in.answers++; in.answers == 1 {
-		return in.size
+	bytes := int64(0)
+	if in.answers == 0 {
+		bytes = in.size
 	}
-	return 0
+	if !c.reader.hold(bytes, admitted) {
+		return false
+	}
+	in.answers++
+	return true
 }
 
 // sent is the end of such an answer, and tells how much memory is held no longer.

@@ -130,3 +130,49 @@ func TestAnObjectThatStaysDamagedIsAnErrorAndNotKept(t *testing.T) {
 }
 
 // A scan of many segments does not fill the memory with their tails.
+
+// Whoever finds no room holds nothing, not even for the moment until he knows: who came then was let in for nothing, and
+// gave back what nobody had taken.
+func TestAnswersOfAChunkHoldItsMemoryOnce(t *testing.T) {
+	r := newRemote(t)
+	const room = 16 * mib
+	reader := r.reader(func(o *Options) { o.MemoryBytes = room })
+	in := &chunk{size: 4 * mib}
+	free := func() int64 {
+		left := int64(0)
+		for ; reader.answers.TryAcquire(mib); left++ {
+		}
+		reader.answers.Release(left * mib)
+		return left * mib
+	}
+	if !reader.answers.TryAcquire(14 * mib) {
+		t.Fatal("there is no room at the start")
+	}
+	var wait sync.WaitGroup
+	for range 8 {
+		wait.Go(func() {
+			for range 50_000 {
+				if reader.chunks.answer(in, false) {
+					t.Error("there is room where there is none")
+					return
+				}
+			}
+		})
+	}
+	wait.Wait()
+	reader.answers.Release(14 * mib)
+	for range 2 {
+		if !reader.chunks.answer(in, false) {
+			t.Error("there is no room where there is some")
+		}
+	}
+	if left := free(); left != room-4*mib {
+		t.Errorf("%d of %d bytes are free while a chunk is sent twice", left, room)
+	}
+	for range 2 {
+		reader.letGo(reader.chunks.sent(in))
+	}
+	if left := free(); left != room || r.metric("firn_tier_fetch_held_bytes") != 0 {
+		t.Errorf("%d of %d bytes are free in the end", left, room)
+	}
+}
