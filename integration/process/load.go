@@ -3,6 +3,7 @@
 package process
 
 import (
+	"context"
 	"encoding/binary"
 	"fmt"
 	"io"
@@ -144,7 +145,10 @@ func (n *Node) steady(pause time.Duration, body func()) (latencies []time.Durati
 		defer ticks.Stop()
 		for {
 			began := time.Now()
-			if err := client.ProduceSync(n.t.Context(), kgo.StringRecord("steady")).FirstErr(); err != nil {
+			ctx, cancel := context.WithTimeout(n.t.Context(), patience) // a node that has ended is never reached
+			err := client.ProduceSync(ctx, kgo.StringRecord("steady")).FirstErr()
+			cancel()
+			if err != nil {
 				n.t.Errorf("produce beside it: %v", err)
 				return
 			}
