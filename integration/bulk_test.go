@@ -46,7 +46,8 @@ func (s *scenario) snapshotOf(pin view.Pin) *bulk.Snapshot {
 	s.t.Helper()
 	id := func(digits string) kafka.UUID { return kafka.UUID(try(hex.DecodeString(digits)).orFail(s.t)) }
 	snapshot := &bulk.Snapshot{
-		ClusterID: id(pin.ClusterID), Topic: pin.Topic, TopicID: try(kafka.ParseUUID(pin.TopicID)).orFail(s.t), Pin: id(pin.ID),
+		ClusterID: id(pin.ClusterID), Topic: pin.Topic, Pin: id(pin.ID),
+		TopicID: try(kafka.ParseUUID(pin.TopicID)).orFail(s.t),
 	}
 	for _, origin := range pin.Origins {
 		snapshot.Origins = append(snapshot.Origins, id(origin))
@@ -73,14 +74,11 @@ func printedRecords(records []*kgo.Record) (all []string) {
 	return all
 }
 
-// bulkRead reads ranges of a snapshot straight from the bucket, all of it if there are none.
-func (s *scenario) bulkRead(snapshot *bulk.Snapshot, committed bool, ranges ...bulk.Range) (all []string, err error) {
+// bulkRead reads a snapshot straight from the bucket.
+func (s *scenario) bulkRead(snapshot *bulk.Snapshot, committed bool) (all []string, err error) {
 	s.t.Helper()
-	if len(ranges) == 0 {
-		ranges = snapshot.Ranges()
-	}
 	reader := bulk.NewReader(bulk.Options{Bucket: s.disks.bucket, Snapshot: snapshot, ReadCommitted: committed})
-	err = bulk.Read(context.Background(), reader, ranges, func(chunk *bulk.Chunk) (found []string, err error) {
+	err = bulk.Read(context.Background(), reader, snapshot.Ranges(), func(chunk *bulk.Chunk) (found []string, err error) {
 		var it record.Iterator
 		for _, batch := range chunk.Batches {
 			if err := it.Reset(batch); err != nil {
@@ -118,7 +116,9 @@ func TestAPinKeepsHistoryForABulkRead(t *testing.T) {
 			s.produce(client, numbered("events", 0, 10*i, 10, 200)...)
 		}
 		client.Close()
-		s.eventually("it is uploaded", func() bool { return s.pinned(view.PinRequest{Topic: "events"}).Partitions[0].End > 500 })
+		s.eventually("it is uploaded", func() bool {
+			return s.pinned(view.PinRequest{Topic: "events"}).Partitions[0].End > 500
+		})
 		for _, pin := range s.pins() {
 			s.end(pin.ID)
 		}
@@ -296,7 +296,8 @@ func TestHistoryIsReadWithoutABroker(t *testing.T) {
 				t.Errorf("committed only: %d (-consumed +read from the bucket):\n%s", committed, diff)
 			}
 		}
-		if _, err := bulk.FromBucket(context.Background(), s.disks.bucket, kafka.UUID{}, "nothing"); !errors.Is(err, bulk.ErrNoTopic) {
+		_, err := bulk.FromBucket(context.Background(), s.disks.bucket, kafka.UUID{}, "nothing")
+		if !errors.Is(err, bulk.ErrNoTopic) {
 			t.Errorf("a topic that there is not: %v", err)
 		}
 	})

@@ -195,8 +195,9 @@ func drawTransactions(t *rapid.T, b *broker, sequences map[int64]int32) {
 	b.seal()
 }
 
-// A bulk read delivers what a consumer gets from the broker, under either isolation level, whatever has become of the log
-// in the bucket since: sealed, written anew, cut. It takes no difference whether the broker or the bucket says what there is.
+// A bulk read delivers what a consumer gets from the broker, under either isolation level, whatever has become of the
+// log in the bucket since: sealed, written anew, cut. It takes no difference whether the broker or the bucket says
+// what there is.
 func TestBulkReadsDeliverWhatConsumersGet(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		checkInBubble(t, func(t *testing.T) {
@@ -246,7 +247,8 @@ func compareBulk(t *rapid.T, b *broker, snapshot *bulk.Snapshot) {
 	p := snapshot.Partitions[0]
 	for _, committed := range []bool{false, true} {
 		options := bulk.Options{
-			Bucket: b.bucket, Snapshot: snapshot, ReadCommitted: committed, Concurrency: rapid.IntRange(1, 9).Draw(t, "at a time"),
+			Bucket: b.bucket, Snapshot: snapshot, ReadCommitted: committed,
+			Concurrency:    rapid.IntRange(1, 9).Draw(t, "at a time"),
 			ControlBatches: rapid.Bool().Draw(t, "control"), SplitBytes: rapid.Int64Range(0, 2000).Draw(t, "split"),
 		}
 		from := rapid.Int64Range(p.Start, p.End).Draw(t, "from")
@@ -268,8 +270,9 @@ func keysIn(b *broker, folder string) (found []string) {
 	})
 }
 
-// A pin is made as the broker makes it: the borders are read, the pin is proposed, the manifest is read. Whatever happens to
-// the log meanwhile, and whenever garbage is collected, what is listed then can be read until the pin ends.
+// A pin is made as the broker makes it: the borders are read, the pin is proposed, the manifest is read. Whatever
+// happens to the log meanwhile, and whenever garbage is collected, what is listed then can be read until the pin
+// ends.
 func TestAPinIsSafeWheneverGarbageIsCollected(t *testing.T) {
 	happenings := map[string]func(b *broker){
 		"retention": func(b *broker) {
@@ -334,8 +337,8 @@ func TestAPinIsSafeWheneverGarbageIsCollected(t *testing.T) {
 	}
 }
 
-// What compaction has replaced goes, if no pin keeps it. A snapshot of later goes on where the first has ended: nothing is
-// lost and nothing comes twice; what retention has taken meanwhile is said.
+// What compaction has replaced goes, if no pin keeps it. A snapshot of later goes on where the first has ended:
+// nothing is lost and nothing comes twice; what retention has taken meanwhile is said.
 func TestABulkReadWithoutAPinGoesOn(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		b, _ := sunk(t, 20)
@@ -383,7 +386,8 @@ func TestABulkReadWithoutAPinGoesOn(t *testing.T) {
 		must(t, b.log().MoveLogStart(50))
 		b.checkpoint()
 		ranges, skipped = b.unpinned().RangesFrom(map[int32]int64{0: 30})
-		if !slices.Equal(skipped, []bulk.Range{{From: 30, To: 50}}) || !slices.Equal(ranges, []bulk.Range{{From: 50, To: end}}) {
+		if !slices.Equal(skipped, []bulk.Range{{From: 30, To: 50}}) ||
+			!slices.Equal(ranges, []bulk.Range{{From: 50, To: end}}) {
 			t.Errorf("ranges %v, skipped %v", ranges, skipped)
 		}
 	})

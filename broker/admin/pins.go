@@ -124,8 +124,9 @@ func leaseOf(leaseMs int64) (time.Duration, error) {
 	case leaseMs == 0:
 		return defaultLease, nil
 	case leaseMs < 0 || leaseMs > maxLease.Milliseconds():
-		return 0, refuse(http.StatusBadRequest, "a lease of %d ms is none: it has 1 to %d ms (seven days), and can be extended",
-			leaseMs, maxLease.Milliseconds())
+		return 0, refuse(http.StatusBadRequest,
+			"a lease of %d ms is none: it has 1 to %d ms (seven days), and can be extended", leaseMs,
+			maxLease.Milliseconds())
 	}
 	return lease, nil
 }

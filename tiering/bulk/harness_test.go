@@ -79,7 +79,9 @@ func (h *history) id() kafka.UUID {
 }
 
 // batches builds as many batches as have so many bytes together, some of them of transactions, as a log has them.
-func (h *history) batches(base int64, size int, largest int) (batches []record.Batch, aborted []segment.AbortedTransaction) {
+func (h *history) batches(base int64, size, largest int) (
+	batches []record.Batch, aborted []segment.AbortedTransaction,
+) {
 	open := map[int64]int64{} // first offsets of transactions, by producer
 	add := func(batch record.Batch) {
 		batch.SetBaseOffset(base)
@@ -110,7 +112,11 @@ func (h *history) batches(base int64, size int, largest int) (batches []record.B
 			}
 			options.ProducerID, options.ProducerEpoch, options.Transactional = producer, 0, true
 		}
-		add(h.batch(options, 1+h.random.IntN(largest)))
+		if h.random.IntN(2) == 0 { // there are small ones everywhere, and the large ones make up the bytes
+			add(h.batch(options, 1+h.random.IntN(largest/16+1)))
+		} else {
+			add(h.batch(options, largest/2+h.random.IntN(largest)))
+		}
 	}
 	for producer := range int64(3) {
 		if _, is := open[producer]; is {
@@ -132,15 +138,19 @@ func (h *history) batch(options record.BuilderOptions, size int) record.Batch {
 	return builder.Build()
 }
 
-// add puts a segment of batches; it answers for hole offsets more than they have. An entry of the index comes every so
-// many bytes.
+// add puts a segment of batches; it answers for hole offsets more than they have. An entry of the index comes every
+// so many bytes.
 func (h *history) add(partition int32, hole int64, interval int, batches []record.Batch,
 	aborted []segment.AbortedTransaction,
 ) {
 	h.t.Helper()
 	p := &h.snapshot.Partitions[partition]
 	var data, index []byte
-	since := 0
+	since, size := 0, 0
+	for _, batch := range batches {
+		size += len(batch)
+	}
+	data = make([]byte, 0, size)
 	for _, batch := range batches {
 		if since > interval {
 			index = binary.BigEndian.AppendUint32(index, uint32(batch.LastOffset()-p.End))

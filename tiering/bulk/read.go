@@ -203,8 +203,8 @@ func (p *pipeline[T]) deliver(ctx context.Context, visit func(Delivered, T) erro
 	return ctx.Err()
 }
 
-// compare tells whether two splits that follow each other have seen the same bytes where they meet. If not, the first one
-// is read once more, and checked by itself.
+// compare tells whether two splits that follow each other have seen the same bytes where they meet. If not, the first
+// one is read once more, and checked by itself.
 func (p *pipeline[T]) compare(ctx context.Context, first, second *job[T]) error {
 	if first.edge == second.head {
 		return nil

@@ -29,7 +29,7 @@ func drawn(t testing.TB, seed uint64) *history {
 			case 0:
 				h.addRandom(int32(i), 1+h.random.IntN(100*kib), 3*kib)
 			case 1:
-				h.addRandom(int32(i), mib+h.random.IntN(5*mib/2), 30*kib)
+				h.addRandom(int32(i), mib+h.random.IntN(5*mib/2), 60*kib)
 			case 2:
 				h.addRandom(int32(i), mib+h.random.IntN(5*mib/2), 3*mib) // batches larger than a split
 			}
@@ -67,7 +67,7 @@ func (h *history) drawRanges() []Range {
 
 // Whatever there is, however it is cut, whatever part is wanted: it comes out once, and in order.
 func TestReadsDeliverWhatThereIs(t *testing.T) {
-	for seed := range uint64(15) {
+	for seed := range uint64(8) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			h := drawn(t, seed)
 			options, ranges := h.drawOptions(), h.drawRanges()
@@ -97,7 +97,7 @@ func checkSplits(t *testing.T, reader *Reader, ranges []Range, want collected) {
 	count := 0
 	for split, err := range reader.Splits(t.Context(), ranges) {
 		must(t, err)
-		if split.Key == before.Key && split.Partition == before.Partition && split.Position != before.Position+before.Size {
+		if split.Key == before.Key && split.Position != before.Position+before.Size {
 			t.Errorf("a split at %d follows one that ends at %d", split.Position, before.Position+before.Size)
 		}
 		before, count = split, count+1
@@ -117,11 +117,11 @@ func checkSplits(t *testing.T, reader *Reader, ranges []Range, want collected) {
 // A bit that is wrong in the bucket, anywhere, is found, or nobody has looked at it. What comes before it is delivered.
 func TestDamageIsFound(t *testing.T) {
 	found := 0
-	for seed := range uint64(24) {
+	for seed := range uint64(10) {
 		h := newHistory(t, seed, 1)
 		h.addRandom(0, 30*kib, 3*kib)
-		h.addRandom(0, 3*mib, []int{2 * kib, 50 * kib, 2 * mib}[seed%3])
-		h.addRandom(0, 2*mib, 20*kib)
+		h.addRandom(0, 3*mib, []int{20 * kib, 50 * kib, 2 * mib}[seed%3])
+		h.addRandom(0, 2*mib, 50*kib)
 		options := Options{Bucket: h.bucket, Snapshot: h.snapshot, Concurrency: 3, SplitBytes: mib, ControlBatches: true}
 		items := h.snapshot.Partitions[0].Items
 		at := h.random.IntN(len(items))
@@ -129,7 +129,9 @@ func TestDamageIsFound(t *testing.T) {
 		position := h.random.Int64N(items[at].Summary().ObjectBytes)
 		if splits := slices.Collect(splitsOf(t, reader, h.snapshot.Ranges())); seed%2 == 0 { // where two splits meet
 			split := splits[h.random.IntN(len(splits))]
-			at = slices.IndexFunc(items, func(item command.Item) bool { return item.Summary().BaseOffset == split.Entry.BaseOffset })
+			at = slices.IndexFunc(items, func(item command.Item) bool {
+				return item.Summary().BaseOffset == split.Entry.BaseOffset
+			})
 			position = max(split.Position+split.Size-1-h.random.Int64N(4*kib), 0)
 		}
 		key := h.key(at)
@@ -146,7 +148,7 @@ func TestDamageIsFound(t *testing.T) {
 			t.Errorf("seed %d: %d records instead of %d, then %v", seed, len(got.records), len(want), err)
 		}
 	}
-	if found < 24 {
+	if found < 10 {
 		t.Errorf("only %d were found", found)
 	}
 }
@@ -210,15 +212,15 @@ func (h *history) flip(key string, position int64) {
 
 // What was damaged on the way is read again: nobody notices, wherever it was.
 func TestDamageOnTheWayComesRight(t *testing.T) {
-	for seed := range uint64(18) {
+	for seed := range uint64(9) {
 		h := newHistory(t, seed, 1)
-		h.addRandom(0, 4*mib, 10*kib)
+		h.addRandom(0, 3*mib, 40*kib)
 		h.addRandom(0, 50*kib, 5*kib)
 		var answers atomic.Int64
-		wrong := h.random.Int64N(6) // which of the answers; the end of one is where it meets the next
+		wrong := h.random.Int64N(5) // which of the answers; the end of one is where it meets the next
 		bucket := &watched{Getter: h.bucket, spoil: func(_ string, _ int64, data []byte) {
 			if answers.Add(1) == wrong+1 {
-				near := []int{1, 2000, len(data)}[seed%3] // to the end
+				near := min([]int{1, 2000, len(data)}[seed%3], len(data)) // to the end
 				data[len(data)-1-rand.New(rand.NewPCG(seed, 1)).IntN(near)] ^= 1
 			}
 		}}
@@ -228,7 +230,7 @@ func TestDamageOnTheWayComesRight(t *testing.T) {
 		if want := h.want(h.snapshot.Ranges(), options); !slices.Equal(got.records, want) {
 			t.Errorf("seed %d: %d records instead of %d", seed, len(got.records), len(want))
 		}
-		if answers.Load() <= 6 {
+		if answers.Load() <= 5 {
 			t.Errorf("seed %d: %d answers: nothing was read again", seed, answers.Load())
 		}
 	}
@@ -252,13 +254,13 @@ func TestRequests(t *testing.T) {
 		t.Errorf("small objects: %d requests for data, %d for tails", bucket.data, bucket.tails)
 	}
 	h = newHistory(t, 2, 1)
-	h.addRandom(0, 10*mib, 10*kib)
+	h.addRandom(0, 10*mib, 50*kib)
 	bucket = &watched{Getter: h.bucket}
 	read(Options{SplitBytes: 2 * mib})
 	size := h.snapshot.Partitions[0].Items[0].Summary().ObjectBytes
 	if bucket.data != 6 || bucket.tails != 1 || bucket.bytes > size+size/50 {
-		t.Errorf("a large object of %d bytes: %d requests for data, %d for its end, %d bytes", size, bucket.data, bucket.tails,
-			bucket.bytes)
+		t.Errorf("a large object of %d bytes: %d requests for data, %d for its end, %d bytes", size, bucket.data,
+			bucket.tails, bucket.bytes)
 	}
 }
 
@@ -372,7 +374,7 @@ func TestAReadThatWaitsCanBeStopped(t *testing.T) {
 // An object that is gone is told, with the offset to go on from: with what has taken its place, nothing is lost and
 // nothing comes twice.
 func TestAReadGoesOnAfterAnObjectIsGone(t *testing.T) {
-	for seed := range uint64(8) {
+	for seed := range uint64(5) {
 		h := newHistory(t, seed, 2)
 		for i := range 6 {
 			h.addRandom(int32(i%2), 1+h.random.IntN(3*mib), 20*kib)

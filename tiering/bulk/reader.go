@@ -82,9 +82,10 @@ func (b *buffer) of(size int64) []byte {
 	return b.data[:size]
 }
 
-// readSplit reads a split into a buffer, which the chunk aliases. Checksums are those of the object's chunks, so what is
-// read is rounded out to them. But where the split that follows is read, too, its first chunk begins with the few batches
-// that this one has at the end, and is checked as a whole; so it is enough that both have seen the same bytes.
+// readSplit reads a split into a buffer, which the chunk aliases. Checksums are those of the object's chunks, so what
+// is read is rounded out to them. But where the split that follows is read, too, its first chunk begins with the few
+// batches that this one has at the end, and is checked as a whole; so it is enough that both have seen the same
+// bytes.
 func (r *Reader) readSplit(ctx context.Context, split Split, into *buffer) (*Chunk, error) {
 	if split.Size == 0 {
 		return &Chunk{Split: split, Next: split.To}, nil

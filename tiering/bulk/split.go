@@ -37,8 +37,8 @@ type object struct {
 	key    string
 }
 
-// objects yields the objects that reach into the ranges, in order. An error is about the range that is returned with it,
-// cut to what has not been yielded, and ends the walk.
+// objects yields the objects that reach into the ranges, in order. An error is about the range that is returned with
+// it, cut to what has not been yielded, and ends the walk.
 func (r *Reader) objects(ctx context.Context, ranges []Range) iter.Seq2[object, error] {
 	return func(yield func(object, error) bool) {
 		for _, wanted := range ranges {

@@ -53,7 +53,7 @@ func (m *Memory) Put(ctx context.Context, key string, body io.ReaderAt, size int
 	if err := checkPut(OpPut, m.name(), key, size); err != nil {
 		return err
 	}
-	var object []byte
+	object := make([]byte, 0, size)
 	err := forEachBlock(ctx, body, 0, size, func(block []byte) error {
 		object = append(object, block...)
 		return nil

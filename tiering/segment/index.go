@@ -47,8 +47,8 @@ func (t *Tail) Position(offset int64) int64 {
 	return t.offsetEntry(n - 1).position
 }
 
-// PositionPast is where in the data to stop looking for records below an offset: a batch begins there, or the data ends,
-// and no record from there on has a lower one.
+// PositionPast is where in the data to stop looking for records below an offset: a batch begins there, or the data
+// ends, and no record from there on has a lower one.
 func (t *Tail) PositionPast(offset int64) int64 {
 	n := sort.Search(t.offsetEntries(), func(i int) bool { return t.offsetEntry(i).offset >= offset-1 })
 	if n+1 >= t.offsetEntries() {
@@ -64,8 +64,8 @@ type Cut struct {
 	From     int64 // all records from the cut on have this offset or a higher one
 }
 
-// Cut finds the first place at or after a position that the offset index knows; where it knows none it is the end of the
-// data.
+// Cut finds the first place at or after a position that the offset index knows; where it knows none it is the end of
+// the data.
 func (t *Tail) Cut(position int64) Cut {
 	n := sort.Search(t.offsetEntries(), func(i int) bool { return t.offsetEntry(i).position >= position })
 	if n == t.offsetEntries() {

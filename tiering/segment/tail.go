@@ -51,8 +51,8 @@ type AbortedTransaction struct {
 	LastStableOffset int64
 }
 
-// Aborted lists the aborted transactions that overlap [start, end), by their first offsets. The tail has all that overlap
-// its range, be their markers in it or later.
+// Aborted lists the aborted transactions that overlap [start, end), by their first offsets. The tail has all that
+// overlap its range, be their markers in it or later.
 func (t *Tail) Aborted(start, end int64) (found []AbortedTransaction) {
 	for _, transaction := range t.AbortedTransactions {
 		if transaction.LastOffset >= start && transaction.FirstOffset < end {

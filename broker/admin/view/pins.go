@@ -5,8 +5,8 @@ package view
 // PinStatus; a DELETE there ends it, and answers with what it was.
 const PathPins = "/api/v1/pins"
 
-// PinRequest asks for a snapshot of what of a topic is in the bucket, and that its objects are kept for a while: who has
-// it reads the bucket without asking anybody again.
+// PinRequest asks for a snapshot of what of a topic is in the bucket, and that its objects are kept for a while: who
+// has it reads the bucket without asking anybody again.
 type PinRequest struct {
 	Topic string `json:"topic"`
 	// LeaseMs is for how long the objects are kept, of the time in which the cluster runs. 0 is six hours; seven days is
