@@ -58,6 +58,8 @@ type watched struct {
 
 func newNemesis(s *scenario) *nemesis {
 	s.t.Helper()
+	s.wrapBucket = asOpened // a store that hangs is given up: what is asked of it once would else never end
+	s.restart()
 	n := &nemesis{s: s, countdown: s.cutAtFileOperation()}
 	n.stays = n.watch("stays", map[string]string{"internal.segment.bytes": "5000", "index.interval.bytes": "300"})
 	n.sinks = n.watch("sinks", tiered(map[string]string{"internal.segment.bytes": "8000"}))

@@ -18,8 +18,23 @@ import (
 
 // asOpened puts a bucket behind the deadlines and retries that one opened by its URL has.
 func asOpened(bucket objectstore.Bucket) objectstore.Bucket {
-	return objectstore.NewRetrying(bucket, objectstore.NewRetrier(slog.New(slog.DiscardHandler),
+	return objectstore.NewRetrying(timed{bucket}, objectstore.NewRetrier(slog.New(slog.DiscardHandler),
 		rand.New(rand.NewPCG(1, 2)), objectstore.DefaultRetryPolicy()))
+}
+
+// timed ends listings and deletions that hang, as the requests do that they are made of in a real store.
+type timed struct{ objectstore.Bucket }
+
+func (b timed) List(ctx context.Context, prefix, after string, visit func(objectstore.ObjectInfo) error) error {
+	ctx, cancel := context.WithTimeout(ctx, objectstore.DefaultRetryPolicy().AttemptTimeout)
+	defer cancel()
+	return b.Bucket.List(ctx, prefix, after, visit)
+}
+
+func (b timed) Delete(ctx context.Context, keys ...string) error {
+	ctx, cancel := context.WithTimeout(ctx, objectstore.DefaultRetryPolicy().AttemptTimeout)
+	defer cancel()
+	return b.Bucket.Delete(ctx, keys...)
 }
 
 // gauge reads a metric of a topic.
