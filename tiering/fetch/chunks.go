@@ -179,10 +179,25 @@ func (c *chunks) readAhead(o *object, index int64) {
 	}
 	size := o.chunkSize(index)
 	if c.aheadBytes+size > c.limit/aheadShare {
+		c.forgetAbandoned(time.Now())
+	}
+	if c.aheadBytes+size > c.limit/aheadShare {
 		return
 	}
 	c.aheadBytes += size
 	c.load(o, index, false).ahead = true
+}
+
+// forgetAbandoned evicts what was read ahead of readers that have not come. Others would not evict it: who goes on in
+// order takes the place of what he has passed, and has nothing read ahead as long as this counts. It needs mu.
+func (c *chunks) forgetAbandoned(now time.Time) {
+	for at := c.used.Front(); at != nil; {
+		old, following := at.Value.(*chunk), at.Next()
+		if old.ahead && !old.live.After(now) {
+			c.evict(old)
+		}
+		at = following
+	}
 }
 
 // load begins to bring in a chunk, from the disk if it is there; it needs mu.

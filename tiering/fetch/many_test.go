@@ -96,3 +96,36 @@ func TestTI26ManyReadersTogetherAreAsFastAsTheStore(t *testing.T) {
 		})
 	}
 }
+
+// What was read ahead of consumers that have left stays for a while, and then is in nobody's way: the next one has as
+// much read ahead as the first.
+func TestWhatWasReadAheadOfOthersIsNotInTheWayForEver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRemote(t)
+		for range 30 {
+			r.bigSegment(8)
+		}
+		far := &farStore{remote: r, delay: 30 * time.Millisecond, bytesPerSecond: 200e6}
+		reader := r.reader(func(o *Options) { o.Bucket, o.MemoryBytes, o.ReadAheadBytes = far, 64*mib, 16*mib })
+		consume := func(from, to int64) time.Duration {
+			begun := time.Now()
+			for offset := from; offset < to; {
+				got := <-startRead(context.Background(), reader, storage.RemoteReadRequest{
+					Offset: offset, MaxBytes: mib + mib/4, AtLeastOne: true, UpTo: r.next,
+				})
+				must(t, got.err)
+				offset = got.result.NextOffset
+				got.result.Release()
+			}
+			return time.Since(begun)
+		}
+		alone := consume(0, 600)
+		for from := int64(1200); from < 2000; from += 200 { // none of them comes to what is read ahead of it
+			consume(from, from+100)
+		}
+		time.Sleep(aheadFor)
+		if took := consume(0, 600); took > alone*5/4 {
+			t.Errorf("it takes %v, the first one took %v", took, alone)
+		}
+	})
+}
