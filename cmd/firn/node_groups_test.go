@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -414,6 +415,8 @@ func testHangingTransaction(t *testing.T, s shell) {
 func produceOpen(t *testing.T, client *session, topic, id string, producer *kmsg.InitProducerIDResponse) error {
 	t.Helper()
 	batch := batchOf(0, 0, map[int64]string{0: "open"})
+	batch.FirstTimestamp = time.Now().UnixMilli() // retention would take one of 1970
+	batch.MaxTimestamp = batch.FirstTimestamp
 	batch.Attributes, batch.ProducerID, batch.ProducerEpoch, batch.FirstSequence = 0x10, producer.ProducerID, producer.ProducerEpoch, 0
 	request := kmsg.NewPtrProduceRequest()
 	request.TransactionID, request.Acks, request.TimeoutMillis = &id, -1, 10000
