@@ -90,8 +90,8 @@ func (s *Sink) Commit() error {
 }
 
 // put makes the object. What it says of leader epochs and producers is what the last of the old ones says. It is of
-// that one's epoch, too, not of the present one: a restore goes on by epochs that do not fall, through segments of which
-// some are written anew and some are not.
+// that one's epoch, too, not of the present one: a restore goes on by epochs that do not fall, through segments of
+// which some are written anew and some are not.
 func (s *Sink) put(ctx context.Context) (command.SegmentEntry, error) {
 	l := s.log
 	last, err := l.tail(s.old[len(s.old)-1])
