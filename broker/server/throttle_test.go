@@ -49,6 +49,7 @@ func TestAConnectionIsMutedForAsLongAsItsClientWasToldToWait(t *testing.T) {
 		if waited := time.Since(began); waited != 90*time.Second {
 			t.Errorf("the other connection had its answer after %v", waited)
 		}
+		synctest.Wait() // an answer is counted when it has gone out
 		if got := server.metrics.byAPI[wire.KeyMetadata].throttle.sum.Load(); got != 5*30_000_000 {
 			t.Errorf("%d µs of throttling were counted", got)
 		}
