@@ -297,7 +297,7 @@ func (b *bench) uploadRow(ctx context.Context, t *tier) (report.Result, error) {
 		broker: t.running,
 		before: func(ctx context.Context) (err error) {
 			topic, err = b.topic(ctx, t.running, tierPartitions, map[string]string{
-				"segment.bytes": fmt.Sprint(tierSegmentBytes),
+				"segment.bytes": fmt.Sprint(tierSegmentBytes), "remote.storage.enable": "false", // until it is timed
 			})
 			if err == nil {
 				err = t.fill(ctx, topic, tierPartitions, batch, b.tierBatches(batch, tierPartitions))
