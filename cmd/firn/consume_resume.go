@@ -49,7 +49,7 @@ func openBookmark(file string) (*bookmark, error) {
 		err = errors.New("it names no topic")
 	}
 	if err != nil {
-		return nil, fmt.Errorf("--resume %s: %w", file, err)
+		return nil, fmt.Errorf("--resume %s is not what an earlier reading has written, so give another file: %w", file, err)
 	}
 	b.found = true
 	return b, nil

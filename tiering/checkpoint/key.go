@@ -63,5 +63,9 @@ func ParseClusterID(text string) (kafka.UUID, error) {
 		}
 		return id, nil
 	}
-	return kafka.ParseUUID(text)
+	id, err := kafka.ParseUUID(text)
+	if err != nil {
+		return id, fmt.Errorf("%q is not a cluster id: it has 32 hexadecimal digits, or 22 of URL-safe base64", text)
+	}
+	return id, nil
 }

@@ -186,7 +186,7 @@ func (m *Manifests) load(ctx context.Context, key segment.Key, reference command
 				m.fetch(ctx, under, key, reference)
 				return under.items, under.err
 			}
-			m.fetchAhead(under, key, reference)
+			m.fetchApart(under, key, reference)
 		}
 		m.mu.Unlock()
 		if err := objectstore.Await(ctx, under.done, under.asked); err != nil {
@@ -198,9 +198,9 @@ func (m *Manifests) load(ctx context.Context, key segment.Key, reference command
 	}
 }
 
-// fetchAhead is fetch for loads that do not end with the request that asked for them: a poll waits for half a second,
+// fetchApart is fetch for loads that do not end with the request that asked for them: a poll waits for half a second,
 // and the next one would begin anew. It needs mu.
-func (m *Manifests) fetchAhead(under *loading, key segment.Key, reference command.Reference) {
+func (m *Manifests) fetchApart(under *loading, key segment.Key, reference command.Reference) {
 	base := m.base
 	m.work.Go(func() {
 		ctx, cancel := context.WithTimeout(base, loadDeadline)
