@@ -8,7 +8,6 @@ import (
 	"github.com/firnlog/firn/compaction"
 	"github.com/firnlog/firn/internal/config"
 	"github.com/firnlog/firn/internal/kafka"
-	"github.com/firnlog/firn/internal/yield"
 )
 
 // newCleaner makes the pool that compacts logs.
@@ -50,13 +49,6 @@ func (n *Node) newCleaner() *compaction.Cleaner {
 				return err
 			}
 			return log.Flush() // only what is flushed is written anew
-		},
-		NewYield: func() (give, release func(), err error) {
-			point, err := yield.New()
-			if err != nil {
-				return nil, nil, err
-			}
-			return point.Often, point.Close, nil
 		},
 		Directory: func(tp kafka.TopicPartition) string {
 			if log, err := n.logs.Log(tp); err == nil {

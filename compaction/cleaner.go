@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/firnlog/firn/broker/storage"
+	"github.com/firnlog/firn/internal/background"
 	"github.com/firnlog/firn/internal/budget"
 	"github.com/firnlog/firn/internal/kafka"
 )
@@ -37,9 +38,6 @@ type Options struct {
 	Find func(tp kafka.TopicPartition) Log
 	// Roll seals the active segment of a log, so that a forced pass reaches what was written last.
 	Roll func(tp kafka.TopicPartition) error
-	// NewYield makes what a worker calls every few records to give way to requests, and what releases it; nil never gives
-	// way.
-	NewYield func() (yield, release func(), err error)
 	// Directory names the log directory of a log, for metrics.
 	Directory func(tp kafka.TopicPartition) string
 	// MaxPartitionSeries is how many logs may have series of their own; with more of them there are none.
@@ -147,24 +145,18 @@ const minWorkerBytes = 1 << 20
 
 // work is one worker.
 func (c *Cleaner) work(ctx context.Context, config Config) {
-	var memory *workspace // only while there is work: so much memory at rest keeps the collector from looking for garbage
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
 		c.mu.Lock()
 		woken, backoff := c.woken, c.config.Backoff
 		c.mu.Unlock()
-		if tp, log, found := c.pick(time.Now()); found {
-			if memory == nil {
-				memory = newWorkspace(max(config.DedupeBufferBytes/int64(config.Threads), minWorkerBytes), config.LoadFactor)
-			}
-			c.clean(ctx, tp, log, memory)
+		if first, found := c.pick(time.Now()); found {
+			background.Run(func() { c.cleanAll(ctx, config, first) })
 			if ctx.Err() != nil {
 				return
 			}
-			continue
 		}
-		memory = nil
 		timer.Reset(backoff)
 		select {
 		case <-ctx.Done():
@@ -173,6 +165,25 @@ func (c *Cleaner) work(ctx context.Context, config Config) {
 		case <-timer.C:
 		}
 	}
+}
+
+// cleanAll cleans logs, beginning with the first, until there is no more work. So long it has memory for keys: so much
+// of it at rest keeps the collector from looking for garbage.
+func (c *Cleaner) cleanAll(ctx context.Context, config Config, first picked) {
+	memory := newWorkspace(max(config.DedupeBufferBytes/int64(config.Threads), minWorkerBytes), config.LoadFactor)
+	for next, found := first, true; found; {
+		c.clean(ctx, next, memory) // also if ctx has ended: it is marked
+		if ctx.Err() != nil {
+			return
+		}
+		next, found = c.pick(time.Now())
+	}
+}
+
+// picked is a log that a worker is to clean now.
+type picked struct {
+	tp  kafka.TopicPartition
+	log Log
 }
 
 // seen is a log as a worker has looked at it.
@@ -215,7 +226,7 @@ func (c *Cleaner) look(now time.Time) []seen {
 
 // pick takes the log that needs cleaning most: one that somebody asks for, then one with records that have waited
 // beyond max.compaction.lag.ms, then the dirtiest. It is marked, so that no other worker takes it.
-func (c *Cleaner) pick(now time.Time) (best kafka.TopicPartition, log Log, found bool) {
+func (c *Cleaner) pick(now time.Time) (best picked, found bool) {
 	all := c.look(now)
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -233,16 +244,14 @@ func (c *Cleaner) pick(now time.Time) (best kafka.TopicPartition, log Log, found
 			continue
 		}
 		urgency := candidate{forced: state.forced, delayMs: at.assessed.DelayMs, ratio: at.assessed.Ratio()}
-		if log == nil || bestAt.before(urgency) {
-			best, log, bestAt = at.tp, at.log, urgency
+		if !found || bestAt.before(urgency) {
+			best, bestAt, found = picked{tp: at.tp, log: at.log}, urgency, true
 		}
 	}
-	if log == nil {
-		return best, nil, false
+	if found {
+		c.state(best.tp).cleaning = true
 	}
-	state := c.state(best)
-	state.cleaning = true
-	return best, log, true
+	return best, found
 }
 
 // candidate is how urgently a log wants to be cleaned.
@@ -290,23 +299,11 @@ func (c *Cleaner) forget(partitions []kafka.TopicPartition) {
 	}
 }
 
-// giveWay is how a pass gives way to requests. Without descriptors it does not, and is in their way a little more.
-func (c *Cleaner) giveWay() (yield, release func()) {
-	if c.options.NewYield != nil {
-		if yield, release, err := c.options.NewYield(); err == nil {
-			return yield, release
-		}
-	}
-	return nil, func() {}
-}
-
 // clean makes one pass over a log that pick has marked.
-func (c *Cleaner) clean(ctx context.Context, tp kafka.TopicPartition, log Log, memory *workspace) {
-	started := time.Now()
-	yield, release := c.giveWay()
-	defer release()
-	stats, err := clean(ctx, log, memory, passOptions{
-		Now: started.UnixMilli(), Yield: yield,
+func (c *Cleaner) clean(ctx context.Context, at picked, memory *workspace) {
+	tp, started := at.tp, time.Now()
+	stats, err := clean(ctx, at.log, memory, passOptions{
+		Now: started.UnixMilli(),
 		Throttle: func(ctx context.Context, bytes int) error {
 			_, err := c.budget.Spend(ctx, int64(bytes))
 			return err
@@ -318,7 +315,7 @@ func (c *Cleaner) clean(ctx context.Context, tp kafka.TopicPartition, log Log, m
 		},
 	})
 	took := time.Since(started)
-	view, _ := log.View() // of a log that has gone there is nothing to set aside
+	view, _ := at.log.View() // of a log that has gone there is nothing to set aside
 	c.mu.Lock()
 	state := c.state(tp)
 	state.cleaning, state.stats, state.brokenOff = false, stats, nil

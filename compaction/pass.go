@@ -14,8 +14,6 @@ type passOptions struct {
 	Now int64 // ms since 1970
 	// Throttle waits until so many bytes more may be read or written; nil never waits. What it returns ends the pass.
 	Throttle func(ctx context.Context, bytes int) error
-	// Yield is called every few records, so that the pass can give way to requests; nil never does.
-	Yield func()
 	// Progress is told after each segment that was mapped or written; it may be nil.
 	Progress func(Stats)
 }
@@ -60,7 +58,7 @@ func newWorkspace(bufferBytes int64, loadFactor float64) *workspace {
 }
 
 const (
-	// writeBytes is how much is written at once: while it lasts, nothing else may have the processor.
+	// writeBytes is how much is written at once.
 	writeBytes = 256 << 10
 	// throttleBytes is how often the throttle is asked: at small budgets a pass must not go in leaps.
 	throttleBytes = 64 << 10
@@ -178,7 +176,6 @@ func (p *pass) mapBatch(b record.Batch, tracked *transactions) (full bool, err e
 			return false, err
 		}
 		for known := len(p.hashes); known == len(p.hashes); {
-			p.yield()
 			known = p.hashKeys()
 			p.keys.touch(p.hashes[:known])
 			for i, hash := range p.hashes[:known] {
@@ -227,7 +224,6 @@ func (p *pass) eachBatch(ctx context.Context, s Segment, visit func(record.Batch
 		if err := p.throttle(ctx, len(b)); err != nil {
 			return err
 		}
-		p.yield()
 		if err := visit(b); errors.Is(err, errStop) {
 			return nil
 		} else if err != nil {
@@ -246,12 +242,6 @@ func (p *pass) throttle(ctx context.Context, bytes int) error {
 		return err
 	}
 	return p.opts.Throttle(ctx, bytes)
-}
-
-func (p *pass) yield() {
-	if p.opts.Yield != nil {
-		p.opts.Yield()
-	}
 }
 
 func (p *pass) progress() {

@@ -160,7 +160,6 @@ func (p *pass) See(at int, r *record.Record) {
 // Choose implements record.Chooser: what the map does not reach is kept, and else the last record of its key, until the
 // delete horizon if it is a tombstone.
 func (p *pass) Choose(keep []bool) {
-	p.yield()
 	p.keys.touch(p.hashes[:len(keep)]) // of a record without a key it is some other hash
 	for i := range keep {
 		switch shown := &p.shown[i]; {
