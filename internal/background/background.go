@@ -3,8 +3,8 @@
 //
 // A goroutine that computes, or waits in a system call such as fdatasync, holds one of the processors that Go's
 // scheduler shares out (GOMAXPROCS), and for up to 10 ms nobody takes it away. On a machine with few of them requests
-// wait that long, although the system would have let them run. So there is one more for each computation, and it is the
-// system that decides who runs: whoever wakes up goes before a thread of low priority.
+// wait that long, although the system would have let them run. So there is one more for each computation, and a few for
+// all others together; it is the system that decides who runs: whoever wakes up goes before a thread of low priority.
 package background
 
 import (
@@ -27,6 +27,10 @@ func Run(work func()) {
 	<-done
 }
 
+// fewest is how many of Go's processors there are at least besides those of computations. While one is taken, flushes and
+// removals of files must not take all that are left.
+const fewest = 3
+
 // extra counts the computations that run, each with a processor of Go's.
 var extra extraProcessors
 
@@ -46,16 +50,21 @@ func (e *extraProcessors) add() {
 		e.automatic = runtime.GOMAXPROCS(0) == e.ordinary // nobody has set another
 	}
 	e.running++
-	runtime.GOMAXPROCS(e.ordinary + e.running)
+	e.set()
 }
+
+func (e *extraProcessors) set() { runtime.GOMAXPROCS(max(e.ordinary, fewest) + e.running) }
 
 func (e *extraProcessors) remove() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.running--
-	if e.running == 0 && e.automatic {
+	switch {
+	case e.running > 0:
+		e.set()
+	case e.automatic:
 		runtime.SetDefaultGOMAXPROCS() // it follows the limits of a container again
-		return
+	default:
+		runtime.GOMAXPROCS(e.ordinary)
 	}
-	runtime.GOMAXPROCS(e.ordinary + e.running)
 }
