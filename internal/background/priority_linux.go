@@ -8,7 +8,7 @@ import (
 
 const (
 	// niceness is low enough for requests to go first, and not so low that a thread that holds a lock hardly ever comes to
-	// its turn on a machine that is busy.
+	// its turn: with SCHED_IDLE requests were seen to wait for half a second.
 	niceness = 10
 	// slice is for how long the thread is let run before one of higher priority that wakes up takes over: since Linux 6.12
 	// a running thread has its slice first, 3 ms unless it asks for less. Older systems pass over it.
