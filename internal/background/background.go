@@ -27,8 +27,8 @@ func Run(work func()) {
 	<-done
 }
 
-// fewest is how many of Go's processors there are at least besides those of computations. While one is taken, flushes and
-// removals of files must not take all that are left.
+// fewest is how many of Go's processors there are at least besides those of computations. Flushes and removals of
+// files take one, too, and must not take all that are left.
 const fewest = 3
 
 // extra counts the computations that run, each with a processor of Go's.
