@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -22,9 +23,16 @@ import (
 
 // lockedLog lets a worker and a test look at a log at the same time.
 type lockedLog struct {
-	full atomic.Bool // the disk is
-	mu   sync.Mutex  // guards the log
+	full       atomic.Bool  // the disk is
+	processors atomic.Int64 // of Go's when a segment was last opened
+	mu         sync.Mutex   // guards the log
 	*memLog
+}
+
+// Open implements Log.
+func (l *lockedLog) Open(base int64) (Source, error) {
+	l.processors.Store(int64(runtime.GOMAXPROCS(0)))
+	return l.memLog.Open(base)
 }
 
 func (l *lockedLog) View() (View, error) {
@@ -209,6 +217,42 @@ func TestALogThatIsCleanEnoughWaitsUntilSomebodyAsks(t *testing.T) {
 			t.Errorf("a log that is not there: %v", err)
 		}
 	})
+}
+
+func TestPassesRunInTheBackground(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPool(poolConfig(), map[string]*memLog{"t": dirtyLog()})
+		ordinary := runtime.GOMAXPROCS(0)
+		p.running(t, func() {
+			time.Sleep(time.Second)
+			synctest.Wait()
+		})
+		if got := p.logs["t"].processors.Load(); got <= int64(ordinary) {
+			t.Errorf("%d of Go's processors during a pass, %d without", got, ordinary)
+		}
+	})
+}
+
+// A log that was picked when the pool ends, or begins anew with other settings, must not stay marked as being cleaned.
+func TestTheEndOfAWorkerLeavesNoLogMarked(t *testing.T) {
+	p := newPool(poolConfig(), map[string]*memLog{"a": dirtyLog(), "b": dirtyLog()})
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	partitions := p.options.Partitions
+	first, found := p.pick(time.Now())
+	p.options.Partitions = func() []kafka.TopicPartition {
+		cancel() // the first log is cleaned, the next one is being picked
+		return partitions()
+	}
+	p.cleanAll(ctx, poolConfig(), first)
+	if !found || ctx.Err() == nil {
+		t.Fatal("no log was dirty, or no second one was looked for")
+	}
+	for name := range p.logs {
+		if status := p.status(t, name); status.Running {
+			t.Errorf("%s after the end: %+v", name, status)
+		}
+	}
 }
 
 func TestASettingChangesThePoolWithoutARestart(t *testing.T) {
