@@ -143,12 +143,12 @@ func TestFetchOfWhatIsOnTheDiskWaitsForIt(t *testing.T) {
 		n, disk := newColdNode(t)
 		disk.chill("/a-1/")
 		time.AfterFunc(200*time.Millisecond, disk.spin)
-		cold := fetchRequest("a", kafka.TopicID{}, 0)
-		cold.Topics[0].Partitions[0].Partition = 1
-		cold.IsolationLevel = 1
 		var readers sync.WaitGroup
 		for range 3 {
 			readers.Go(func() {
+				cold := fetchRequest("a", kafka.TopicID{}, 0)
+				cold.Topics[0].Partitions[0].Partition = 1
+				cold.IsolationLevel = 1
 				if got, took := n.batchesOf(cold); got[0] != 1 || took != 200*time.Millisecond {
 					t.Errorf("%v batches after %v", got, took)
 				}
