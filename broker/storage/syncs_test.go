@@ -2,6 +2,7 @@ package storage
 
 import (
 	"maps"
+	"sync"
 	"testing"
 
 	"github.com/firnlog/firn/internal/kafka"
@@ -11,10 +12,13 @@ import (
 // TestWhatTheFirstFlushOfALogCosts counts the times that the disk is waited for: ten thousand partitions pay each of
 // them ten thousand times.
 func TestWhatTheFirstFlushOfALogCosts(t *testing.T) {
+	var mu sync.Mutex // logs are created side by side
 	syncs := map[vfs.Kind]int{}
 	d := &disk{store: newMemoryStore(), fs: vfs.NewFaulty(vfs.NewMem(), func(op vfs.Op) error {
 		switch op.Kind {
 		case vfs.OpSync, vfs.OpSyncData, vfs.OpSyncDir:
+			mu.Lock()
+			defer mu.Unlock()
 			syncs[op.Kind]++
 		}
 		return nil
